@@ -1,0 +1,224 @@
+"""Files under keys, on a POSIX file system or in an S3-compatible store: one contract for both."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO, Protocol
+from urllib.parse import unquote, urlsplit
+
+import boto3
+import botocore.config
+import botocore.exceptions
+
+from app.kernel import errors
+
+CHUNK_BYTES = 1 << 20
+
+
+class TooLarge(errors.Refused):
+    """The content is larger than it may be."""
+
+    code = "file_too_large"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What was stored: its address, its size and its SHA-256 in hex."""
+
+    url: str
+    size_bytes: int
+    sha256: str
+
+
+class Blobs(Protocol):
+    """A store of immutable contents. A key is a relative path of plain names."""
+
+    def put(self, key: str, source: IO[bytes], *, max_bytes: int | None = None) -> Stored:
+        """`source` to its end stands under `key`, whole, or not at all; memory stays bounded.
+
+        A second put under a key replaces the content. TooLarge past `max_bytes`.
+        """
+
+    def open(self, url: str) -> AbstractContextManager[BinaryIO]:
+        """A context manager with the content, seekable; FileGone when there is none."""
+
+    def delete(self, url: str) -> None:
+        """Nothing stands at the address; no error when nothing stood there before."""
+
+
+def connect(url: str, *, endpoint_url: str = "") -> Blobs:
+    """The store behind `file:///folder` or `s3://bucket/prefix`."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        return PosixBlobs(Path(unquote(parts.path)))
+    if parts.scheme == "s3":
+        return S3Blobs(parts.netloc, parts.path.strip("/"), endpoint_url=endpoint_url or None)
+    raise errors.Fatal(
+        f"Files cannot be stored at a {parts.scheme!r} address: use file:// or s3://.",
+        code="settings",
+    )
+
+
+class PosixBlobs:
+    """Contents as files below one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()
+
+    def put(self, key: str, source: IO[bytes], *, max_bytes: int | None = None) -> Stored:
+        path = self._path(key)
+        with _disk_errors():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".incoming-")
+            try:
+                with os.fdopen(handle, "wb") as target:
+                    size, digest = _copy(source, target, max_bytes)
+                    target.flush()
+                    os.fsync(target.fileno())
+                Path(name).replace(path)
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+            _sync_folder(path.parent)
+        return Stored(path.as_uri(), size, digest)
+
+    @contextmanager
+    def open(self, url: str) -> Iterator[BinaryIO]:
+        try:
+            file = self._path_of(url).open("rb")
+        except FileNotFoundError:
+            raise errors.FileGone() from None
+        with file:
+            yield file
+
+    def delete(self, url: str) -> None:
+        self._path_of(url).unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        path = (self._folder / key).resolve()
+        if not path.is_relative_to(self._folder) or path == self._folder:
+            raise errors.Fatal(f"The key {key!r} leads out of the store.")
+        return path
+
+    def _path_of(self, url: str) -> Path:
+        return self._path(unquote(urlsplit(url).path))
+
+
+class S3Blobs:
+    """Contents as objects below one prefix of a bucket."""
+
+    def __init__(self, bucket: str, prefix: str, *, endpoint_url: str | None = None) -> None:
+        self._bucket, self._prefix = bucket, prefix
+        # The failure table decides about retries, so the client makes none of its own.
+        config = botocore.config.Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 1})
+        self._client = boto3.client("s3", endpoint_url=endpoint_url, config=config)
+
+    def put(self, key: str, source: IO[bytes], *, max_bytes: int | None = None) -> Stored:
+        # Spooled first: the size and the limit are known before one byte is sent.
+        with tempfile.TemporaryFile() as spool:
+            with _disk_errors():
+                size, digest = _copy(source, spool, max_bytes)
+                spool.seek(0)
+            with _s3_errors():
+                self._client.put_object(
+                    Bucket=self._bucket, Key=self._key(key), Body=spool, ContentLength=size
+                )
+        return Stored(f"s3://{self._bucket}/{self._key(key)}", size, digest)
+
+    @contextmanager
+    def open(self, url: str) -> Iterator[BinaryIO]:
+        with tempfile.TemporaryFile() as spool:
+            with _s3_errors(), _disk_errors():
+                body = self._client.get_object(Bucket=self._bucket, Key=self._key_of(url))["Body"]
+                with body:
+                    shutil.copyfileobj(body, spool, CHUNK_BYTES)
+            spool.seek(0)
+            yield spool
+
+    def delete(self, url: str) -> None:
+        with _s3_errors():
+            self._client.delete_object(Bucket=self._bucket, Key=self._key_of(url))
+
+    def _key(self, key: str) -> str:
+        if ".." in key.split("/") or not key:
+            raise errors.Fatal(f"The key {key!r} leads out of the store.")
+        return f"{self._prefix}/{key}" if self._prefix else key
+
+    def _key_of(self, url: str) -> str:
+        parts = urlsplit(url)
+        key = parts.path.lstrip("/")
+        if parts.scheme != "s3" or parts.netloc != self._bucket or not key.startswith(self._prefix):
+            raise errors.FileGone()
+        return key
+
+
+def _copy(source: IO[bytes], target: IO[bytes], max_bytes: int | None) -> tuple[int, str]:
+    size, digest = 0, hashlib.sha256()
+    while chunk := source.read(CHUNK_BYTES):
+        size += len(chunk)
+        if max_bytes is not None and size > max_bytes:
+            raise TooLarge(f"The file is larger than {max_bytes / 2**20:g} MB, the most that is taken.")
+        digest.update(chunk)
+        target.write(chunk)
+    return size, digest.hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    # Without this the file's name may be lost with the power, although its content was synced.
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+_DISK_FULL = (28, 122)  # ENOSPC, EDQUOT
+
+
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _DISK_FULL:
+            raise errors.DiskFull() from error
+        raise
+
+
+_S3_CODES: dict[str, type[errors.HeadworksError]] = {
+    "NoSuchKey": errors.FileGone,
+    "NoSuchBucket": errors.FileGone,
+    "404": errors.FileGone,
+    "SlowDown": errors.RateLimited,
+    "503": errors.RateLimited,
+    "429": errors.RateLimited,
+    "TooManyRequests": errors.RateLimited,
+    "Throttling": errors.RateLimited,
+    "RequestLimitExceeded": errors.RateLimited,
+    "AccessDenied": errors.AccessDenied,
+    "InvalidAccessKeyId": errors.AccessDenied,
+    "SignatureDoesNotMatch": errors.AccessDenied,
+    "InternalError": errors.ConnectionLost,
+    "500": errors.ConnectionLost,
+    "RequestTimeout": errors.ConnectionLost,
+}
+
+
+@contextmanager
+def _s3_errors() -> Iterator[None]:
+    try:
+        yield
+    except botocore.exceptions.ClientError as error:
+        kind = _S3_CODES.get(error.response.get("Error", {}).get("Code", ""))
+        if kind is None:
+            raise
+        raise kind() from error
+    except (botocore.exceptions.HTTPClientError, botocore.exceptions.ConnectionError) as error:
+        raise errors.ConnectionLost("The object store cannot be reached.") from error

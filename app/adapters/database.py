@@ -1,0 +1,185 @@
+"""PostgreSQL: transactions under a role and a workspace, and its errors in the product's words.
+
+SQLAlchemy's engine keeps the pool; a transaction hands out the psycopg2 connection itself, which
+aiosql's queries and COPY both want.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
+
+import psycopg2
+import psycopg2.extras
+import sqlalchemy
+import sqlalchemy.exc
+
+from app.kernel import errors
+
+psycopg2.extras.register_uuid()
+
+T = TypeVar("T")
+
+Connection: TypeAlias = psycopg2.extensions.connection
+"""What a store function takes: a connection inside of a transaction that it does not end."""
+
+SQLSTATES: dict[str, type[errors.HeadworksError]] = {
+    # class or code   error                        PostgreSQL's name
+    "08": errors.ConnectionLost,  # connection exceptions
+    "57P01": errors.ConnectionLost,  # admin_shutdown: the backend was terminated
+    "57P02": errors.ConnectionLost,  # crash_shutdown
+    "57P03": errors.ConnectionLost,  # cannot_connect_now: starting up or shutting down
+    "57P05": errors.ConnectionLost,  # idle_session_timeout
+    "25P03": errors.ConnectionLost,  # idle_in_transaction_session_timeout
+    "53300": errors.ConnectionLost,  # too_many_connections
+    "40P01": errors.Deadlock,  # deadlock_detected
+    "40001": errors.Deadlock,  # serialization_failure
+    "57014": errors.TransactionTimeout,  # query_canceled: statement_timeout
+    "55P03": errors.TransactionTimeout,  # lock_not_available: lock_timeout
+    "25P04": errors.TransactionTimeout,  # transaction_timeout
+    "53100": errors.DiskFull,  # disk_full
+    "42501": errors.AccessDenied,  # insufficient_privilege: grants and row-level security
+    "23505": errors.UniqueViolated,  # unique_violation
+    "23503": errors.ForeignKeyMissing,  # foreign_key_violation
+    "23": errors.RowRefused,  # other integrity constraints: CHECK, NOT NULL
+    "22": errors.RowRefused,  # data exceptions: out of range, invalid text
+    "21000": errors.RowRefused,  # cardinality_violation: one key twice in one statement
+}
+
+
+def translate(error: psycopg2.Error) -> errors.HeadworksError | None:
+    """The product's error for a driver error, by SQLSTATE; None for a mistake in our own SQL."""
+    state = error.pgcode or ""
+    kind = SQLSTATES.get(state) or SQLSTATES.get(state[:2])
+    if kind is None and isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError):
+        # The driver sets no SQLSTATE when the socket breaks or the connection is already closed.
+        kind = errors.ConnectionLost
+    return kind(_sentence(kind, error)) if kind else None
+
+
+def _sentence(kind: type[errors.HeadworksError], error: psycopg2.Error) -> str:
+    # Only names of the schema are repeated: the driver's own text may hold a row's values or a
+    # connection's password.
+    where = error.diag.constraint_name or error.diag.table_name
+    text = (kind.__doc__ or "").splitlines()[0]
+    return f"{text} ({where})" if where else text
+
+
+class Database:
+    """The pool of connections of one process."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str = "headworks",
+        timeout_seconds: float = 60.0,
+        pool_size: int = 5,
+    ) -> None:
+        self._timeout = f"{math.ceil(timeout_seconds * 1000)}ms"
+        self._engine = sqlalchemy.create_engine(
+            sqlalchemy.engine.make_url(url).set(drivername="postgresql+psycopg2"),
+            pool_size=pool_size,
+            max_overflow=16,
+            pool_pre_ping=True,
+            pool_recycle=1800,
+            connect_args={
+                "application_name": name,
+                "connect_timeout": 5,
+                # A dead peer is noticed within half a minute, not after two hours.
+                "keepalives_idle": 10,
+                "keepalives_interval": 5,
+                "keepalives_count": 3,
+                "cursor_factory": psycopg2.extras.NamedTupleCursor,
+            },
+        )
+
+    @contextmanager
+    def transaction(self, role: str, workspace_id: UUID | None = None) -> Iterator[Connection]:
+        """One transaction as `headworks_<role>`, seeing only the rows of `workspace_id`.
+
+        Committed when the block ends, rolled back when it raises. Driver errors leave it as the
+        product's own errors. None as workspace sees no row that belongs to a workspace, unless a
+        policy of the role says otherwise.
+        """
+        with _translated():
+            pooled = self._connect()
+        connection: Connection = pooled.dbapi_connection
+        try:
+            with _translated():
+                with connection.cursor() as cursor:
+                    cursor.execute(
+                        "select set_config('role', %s, true),"
+                        " set_config('headworks.workspace_id', %s, true),"
+                        " set_config('statement_timeout', %s, true),"
+                        " set_config('idle_in_transaction_session_timeout', %s, true)",
+                        (
+                            f"headworks_{role}",
+                            str(workspace_id or ""),
+                            self._timeout,
+                            self._timeout,
+                        ),
+                    )
+                yield connection
+                connection.commit()
+        except BaseException:
+            if connection.closed:
+                pooled.invalidate()
+            raise
+        finally:
+            pooled.close()  # back to the pool, which rolls back what is left open
+
+    def _connect(self) -> sqlalchemy.PoolProxiedConnection:
+        try:
+            return self._engine.raw_connection()
+        except sqlalchemy.exc.DBAPIError as error:
+            raise error.orig or error from None
+        except sqlalchemy.exc.TimeoutError:
+            raise errors.ConnectionLost("Every connection of this process's pool is busy.") from None
+
+    def forget_connections(self) -> None:
+        """Drop the pool without closing its sockets: they belong to the parent process."""
+        self._engine.dispose(close=False)
+
+    def close(self) -> None:
+        """Close every idle connection."""
+        self._engine.dispose()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except psycopg2.Error as error:
+        known = translate(error)
+        if known is None:
+            raise
+        raise known from error
+
+
+def savepoint(connection: Connection, work: Callable[[], T]) -> T:
+    """What `work` returns; when it raises, its writes alone are undone and the error goes on.
+
+    Only errors of the server are translated here; a lost connection leaves nothing to roll back.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("savepoint part")
+        try:
+            with _translated():
+                result = work()
+        except errors.ConnectionLost:
+            raise
+        except Exception:
+            cursor.execute("rollback to savepoint part")
+            cursor.execute("release savepoint part")
+            raise
+        cursor.execute("release savepoint part")
+        return result
+
+
+def json_value(value: Any) -> Any:
+    """A Python value as a parameter for a json or jsonb column."""
+    return psycopg2.extras.Json(value)

@@ -1,0 +1,43 @@
+"""Hints to the fleet: a task is sent by its name, after the commit that makes it worth doing.
+
+A hint may be lost, doubled or late. The row is the truth, and the sweep sends lost hints again,
+so a broker that is down costs latency and never work.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import celery
+import kombu.exceptions
+
+from app.adapters import logs
+
+log = logs.get(__name__)
+
+
+class Dispatch(Protocol):
+    """Where hints go."""
+
+    def send(self, task: str) -> None:
+        """The named task will probably be run soon. Never raises for a broker that is down."""
+
+
+class CeleryDispatch:
+    """Hints as Celery messages; the queue follows from the name by `task_routes`."""
+
+    def __init__(self, app: celery.Celery) -> None:
+        self._app = app
+
+    def send(self, task: str) -> None:
+        try:
+            self._app.send_task(task)
+        except kombu.exceptions.OperationalError as error:
+            log.warning("hint_not_sent", task=task, reason=type(error).__name__)
+
+
+def celery_app(broker_url: str) -> celery.Celery:
+    """The Celery application of this product, without its tasks: enough to send by name."""
+    app = celery.Celery("headworks", broker=broker_url)
+    app.config_from_object("celeryconfig")
+    return app

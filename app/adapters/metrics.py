@@ -1,0 +1,33 @@
+"""Prometheus metrics of every process of the instance, gathered by the web process."""
+
+from __future__ import annotations
+
+import prometheus_client
+from prometheus_client import Counter, Histogram, multiprocess
+
+rows_staged = Counter("headworks_rows_staged_total", "Source rows committed to staging.")
+rows_promoted = Counter("headworks_rows_promoted_total", "Source rows committed to production.")
+uploads_finished = Counter(
+    "headworks_uploads_finished_total", "Uploads that reached a terminal state.", ["status"]
+)
+stage_seconds = Histogram(
+    "headworks_stage_seconds",
+    "Duration of one stage of one upload.",
+    ["stage"],
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
+)
+leases_expired = Counter("headworks_leases_expired_total", "Leases taken from an owner that is gone.")
+
+
+def exposition() -> tuple[bytes, str]:
+    """The metrics of all processes as text, and its content type.
+
+    With PROMETHEUS_MULTIPROC_DIR set (by `headworks up` and the Procfile) every process writes to
+    that folder; without it only this process is seen.
+    """
+    registry = prometheus_client.CollectorRegistry()
+    try:
+        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    except ValueError:
+        registry = prometheus_client.REGISTRY
+    return prometheus_client.generate_latest(registry), prometheus_client.CONTENT_TYPE_LATEST

@@ -1,0 +1,79 @@
+"""The schema's way forward: numbered migrations, never edited once released (Alembic)."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import alembic.command
+import alembic.config
+import alembic.script
+import sqlalchemy
+
+from app.kernel import errors
+
+LOCK = 4_840_317
+"""Key of the advisory lock under which one process migrates while others wait."""
+
+
+class NotMigrated(errors.Fatal):
+    """The database's schema is not the one that this release needs."""
+
+    code = "not_migrated"
+
+
+def migrate(url: str) -> str:
+    """The database has the schema of this release; returns its revision.
+
+    Safe when several processes call it at once. Waits at most 4 s for a lock and 60 s for one
+    statement, so that a migration never queues in front of a busy fleet.
+    """
+    engine = sqlalchemy.create_engine(_driver_url(url), poolclass=sqlalchemy.NullPool)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("set lock_timeout = '4s'")
+        connection.exec_driver_sql("set statement_timeout = '60s'")
+        connection.exec_driver_sql("select pg_advisory_lock(%s)", (LOCK,))
+        connection.commit()
+        config = _config()
+        config.attributes["connection"] = connection
+        try:
+            alembic.command.upgrade(config, "head")
+            connection.commit()
+        finally:
+            connection.rollback()
+            connection.exec_driver_sql("select pg_advisory_unlock(%s)", (LOCK,))
+            connection.commit()
+    return newest()
+
+
+def newest() -> str:
+    """The revision that this release needs."""
+    head = alembic.script.ScriptDirectory.from_config(_config()).get_current_head()
+    assert head is not None
+    return head
+
+
+def check(url: str) -> None:
+    """Returns when the database is migrated to this release; else NotMigrated says what to do."""
+    engine = sqlalchemy.create_engine(_driver_url(url), poolclass=sqlalchemy.NullPool)
+    try:
+        with engine.connect() as connection:
+            found = connection.exec_driver_sql("select version_num from alembic_version").scalar()
+    except sqlalchemy.exc.ProgrammingError:
+        found = None
+    if found != newest():
+        raise NotMigrated(
+            f"The database is at revision {found or 'none'}, this release needs {newest()}:"
+            " run `headworks migrate`."
+        )
+
+
+def _driver_url(url: str) -> sqlalchemy.URL:
+    return sqlalchemy.engine.make_url(url).set(drivername="postgresql+psycopg2")
+
+
+def _config() -> alembic.config.Config:
+    config = alembic.config.Config()
+    config.set_main_option("script_location", str(Path(str(resources.files("sql"))) / "migrations"))
+    config.set_main_option("path_separator", "os")
+    return config

@@ -1,0 +1,48 @@
+"""Events that leave after commit, at least once: written with the work, published by the relay."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from app.adapters import database, logs, queries, signals
+from app.kernel.canonical import canonical_json
+
+log = logs.get(__name__)
+_outbox = queries.load("outbox")
+
+BATCH_EVENTS = 100
+
+
+def add(connection: database.Connection, workspace_id: UUID, *, topic: str, key: str, payload: Any) -> bool:
+    """The event will be published once this transaction commits; False if its key is known already."""
+    return bool(
+        _outbox.add_event(
+            connection,
+            workspace_id=workspace_id,
+            topic=topic,
+            key=key,
+            payload=canonical_json(payload).decode(),
+        )
+    )
+
+
+def relay(db: database.Database, streams: signals.Streams) -> int:
+    """Every committed event is on its stream, in order; returns how many were published.
+
+    A crash between publishing and marking publishes again: consumers know an event by its key.
+    """
+    published = 0
+    while batch := _relay_batch(db, streams):
+        published += batch
+    return published
+
+
+def _relay_batch(db: database.Database, streams: signals.Streams) -> int:
+    with db.transaction("relay") as connection:
+        events = list(_outbox.take_events(connection, limit=BATCH_EVENTS))
+        for event_id, topic, key, payload in events:
+            streams.publish(topic, key=key, payload=canonical_json(payload))
+            _outbox.mark_event_published(connection, event_id=event_id)
+            log.info("event_published", topic=topic, key=key)
+    return len(events)

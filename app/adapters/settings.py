@@ -1,0 +1,90 @@
+"""The settings of one running instance, read from the environment once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app.kernel import errors
+
+
+class SettingsError(errors.Fatal):
+    """A setting is missing or cannot be used."""
+
+    code = "settings"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where the parts of this instance are, and its limits.
+
+    Every field is set by the environment variable HEADWORKS_<FIELD>.
+    """
+
+    database_url: str = field(repr=False)
+    broker_url: str = field(repr=False)
+    data_dir: Path
+    url: str = "http://127.0.0.1:8000"
+    api_key: str = field(default="", repr=False)
+    storage_url: str = ""  # file:///… or s3://bucket/prefix; empty: a folder of data_dir
+    storage_endpoint_url: str = ""  # of an S3-compatible service that is not Amazon's
+    drop_dir: str = ""  # the watched folder; empty: a folder of data_dir
+    drop_stable_seconds: float = 5.0
+    upload_bytes: int = 50 * 1024 * 1024  # D6.6 §3.2
+    unpacked_bytes: int = 400 * 1024 * 1024  # of a gzip file: eight times the largest upload
+    lease_seconds: float = 10.0
+    sweep_seconds: float = 2.0
+    statement_timeout_seconds: float = 60.0
+    staging_days: int = 7  # D6.6 §2.3
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:
+        """The settings of this process; SettingsError names what is missing or malformed."""
+        values: dict[str, object] = {}
+        for name, kind in cls._kinds().items():
+            text = environ.get(f"HEADWORKS_{name.upper()}", "")
+            if text:
+                try:
+                    values[name] = kind(text)
+                except ValueError:
+                    raise SettingsError(
+                        f"HEADWORKS_{name.upper()} is {text!r}, which is no {kind.__name__}."
+                    ) from None
+        for name in ("database_url", "broker_url", "data_dir"):
+            if name not in values:
+                raise SettingsError(
+                    f"HEADWORKS_{name.upper()} is not set. ./scripts/up sets up a whole instance;"
+                    " `headworks env` prints the settings of a running one."
+                )
+        if str(values["broker_url"]).startswith("redis+cluster"):
+            raise SettingsError(
+                "HEADWORKS_BROKER_URL names a Redis Cluster, which Celery cannot use as a broker:"
+                " give it a single Redis, Redis with Sentinel, or RabbitMQ."
+            )
+        return cls(**values)  # type: ignore[arg-type]
+
+    @staticmethod
+    def _kinds() -> dict[str, type]:
+        numbers = {
+            "drop_stable_seconds": float,
+            "upload_bytes": int,
+            "unpacked_bytes": int,
+            "lease_seconds": float,
+            "sweep_seconds": float,
+            "statement_timeout_seconds": float,
+            "staging_days": int,
+            "data_dir": Path,
+        }
+        return {name: numbers.get(name, str) for name in Settings.__dataclass_fields__}
+
+    @property
+    def storage(self) -> str:
+        """The address of the store that holds uploaded files."""
+        return self.storage_url or (self.data_dir / "files").resolve().as_uri()
+
+    @property
+    def drop(self) -> Path:
+        """The folder that file drop watches."""
+        return Path(self.drop_dir) if self.drop_dir else self.data_dir / "drop"

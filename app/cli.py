@@ -1,0 +1,288 @@
+"""The command line: `headworks …`. Data goes to stdout, progress and errors to stderr."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from app.adapters import migrations
+from app.adapters.settings import Settings
+from app.kernel import errors
+
+EXIT_CODES = {
+    # how it ended                     code
+    "done": 0,
+    "failed": 1,  # the upload failed, or the command could not be carried out
+    "usage": 2,
+    "unreachable": 3,  # no instance answers
+    "refused": 4,  # the instance refuses the request
+    "partial": 5,  # the upload is partial: some rows failed promotion
+}
+
+TERMINAL = ("completed", "partial", "failed")
+POLL_SECONDS = 0.3
+
+
+class _Stop(Exception):
+    """The command ends here: how, and a sentence for stderr."""
+
+    def __init__(self, how: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.how = how
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    options = _parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        return run(options)
+    except _Stop as stop:
+        print(stop, file=sys.stderr)
+        return EXIT_CODES[stop.how]
+    except errors.HeadworksError as error:
+        print(error.sentence, file=sys.stderr)
+        return EXIT_CODES["failed"]
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="headworks", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    up = commands.add_parser("up", help="start a whole instance and keep it running")
+    up.add_argument("--port", type=int, default=8000)
+    up.add_argument("--data", type=Path, default=Path("var"))
+    up.add_argument("--no-samples", dest="samples", action="store_false")
+    up.set_defaults(run=_up)
+
+    migrate = commands.add_parser("migrate", help="bring the database to this release's schema")
+    migrate.set_defaults(run=_migrate)
+
+    env = commands.add_parser("env", help="print the settings of the running instance")
+    env.add_argument("--data", type=Path, default=Path("var"))
+    env.set_defaults(run=_env)
+
+    upload = commands.add_parser("upload", help="hand in a report and watch it to its end")
+    upload.add_argument("file", type=Path)
+    upload.add_argument("--workspace", required=True, metavar="UUID")
+    upload.add_argument("--platform", required=True, choices=("meta", "google", "tiktok"))
+    upload.add_argument("--client", metavar="UUID")
+    upload.add_argument("--currency", metavar="CODE")
+    upload.add_argument("--force-partial", action="store_true")
+    upload.add_argument("--no-wait", dest="wait", action="store_false")
+    upload.set_defaults(run=_upload)
+
+    uploads = commands.add_parser("uploads", help="look at uploads")
+    of_uploads = uploads.add_subparsers(required=True, metavar="COMMAND")
+    listed = of_uploads.add_parser("list", help="newest first")
+    listed.add_argument("--workspace", required=True, metavar="UUID")
+    listed.add_argument("--status")
+    listed.add_argument("--platform")
+    listed.set_defaults(run=_list)
+    show = of_uploads.add_parser("show", help="everything about one upload, as JSON")
+    show.add_argument("upload_id")
+    show.set_defaults(run=_show)
+    bad = of_uploads.add_parser("errors", help="the rejected rows as CSV, ready to be mended")
+    bad.add_argument("upload_id")
+    bad.set_defaults(run=_errors)
+
+    requeue = commands.add_parser("requeue", help="try a failed or partial upload again")
+    requeue.add_argument("upload_id")
+    requeue.add_argument("--reason", required=True, help="stands in the audit log")
+    requeue.set_defaults(run=_requeue)
+
+    for command in (upload, listed, show, bad, requeue):
+        command.add_argument("--data", type=Path, default=Path("var"), help="folder of the local instance")
+    return parser
+
+
+def _up(options: argparse.Namespace) -> int:
+    from app import up  # starts servers: only this command needs it
+
+    return up.up(port=options.port, data=options.data, samples=options.samples)
+
+
+def _migrate(_options: argparse.Namespace) -> int:
+    revision = migrations.migrate(Settings.from_env().database_url)
+    print(f"The database is at revision {revision}.", file=sys.stderr)
+    return EXIT_CODES["done"]
+
+
+def _env(options: argparse.Namespace) -> int:
+    print(_instance_file(options.data), end="")
+    return EXIT_CODES["done"]
+
+
+def _instance_file(data: Path) -> str:
+    path = data / "instance.env"
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise _Stop(
+            "unreachable",
+            f"No instance runs in {data}: start one with ./scripts/up, or give --data.",
+        ) from None
+
+
+# -- uploads
+
+
+def _upload(options: argparse.Namespace) -> int:
+    api = _Api(options.data)
+    fields = {
+        "workspace_id": options.workspace,
+        "platform": options.platform,
+        "source": "manual",
+        "client_id": options.client,
+        "currency": options.currency,
+        "force_partial": "true" if options.force_partial else None,
+    }
+    upload_id = api.upload(options.file, fields)["upload_id"]
+    print(f"upload {upload_id} is taken in", file=sys.stderr)
+    if not options.wait:
+        print(upload_id)
+        return EXIT_CODES["done"]
+    upload = _watch(api, upload_id)
+    print(json.dumps(_brief(upload), indent=1, ensure_ascii=False))
+    if upload["status"] != "completed":
+        print(upload["error_text"], file=sys.stderr)
+    return EXIT_CODES[{"completed": "done"}.get(upload["status"], upload["status"])]
+
+
+def _watch(api: _Api, upload_id: str) -> dict[str, Any]:
+    shown = None
+    while True:
+        upload = api.get(f"/v1/uploads/{upload_id}")
+        line = f"{upload['status']}: {upload['staged_rows']} rows staged, {upload['promoted_rows']} promoted"
+        if line != shown:
+            print(line, file=sys.stderr)
+            shown = line
+        if upload["status"] in TERMINAL:
+            return upload
+        time.sleep(POLL_SECONDS)
+
+
+def _brief(upload: dict[str, Any]) -> dict[str, Any]:
+    kept = (
+        "upload_id", "status", "error_code", "rows", "promoted_rows", "failed_rows", "reject_codes",
+        "first_reject", "upserted", "affected_dates", "duplicate_of",
+    )  # fmt: skip
+    return {name: upload[name] for name in kept}
+
+
+def _list(options: argparse.Namespace) -> int:
+    api = _Api(options.data)
+    wanted = {
+        "workspace_id": options.workspace,
+        "status": options.status,
+        "platform": options.platform,
+    }
+    query = {name: value for name, value in wanted.items() if value}
+    while True:
+        page = api.get(f"/v1/uploads?{urllib.parse.urlencode(query)}")
+        for upload in page["uploads"]:
+            print(
+                upload["upload_id"], upload["created_at"], upload["platform"], upload["status"],
+                upload["promoted_rows"], upload["filename"] or "-", sep="\t",
+            )  # fmt: skip
+        if not page["cursor"]:
+            return EXIT_CODES["done"]
+        query["cursor"] = page["cursor"]
+
+
+def _show(options: argparse.Namespace) -> int:
+    upload = _Api(options.data).get(f"/v1/uploads/{options.upload_id}")
+    print(json.dumps(upload, indent=1, ensure_ascii=False))
+    return EXIT_CODES["done"]
+
+
+def _errors(options: argparse.Namespace) -> int:
+    sys.stdout.write(_Api(options.data).text(f"/v1/uploads/{options.upload_id}/errors.csv"))
+    return EXIT_CODES["done"]
+
+
+def _requeue(options: argparse.Namespace) -> int:
+    api = _Api(options.data)
+    answer = api.post(f"/v1/uploads/{options.upload_id}/requeue", {"reason": options.reason})
+    print(f"upload {answer['upload_id']} is {answer['status']} again", file=sys.stderr)
+    return EXIT_CODES["done"]
+
+
+class _Api:
+    """The HTTP API of the instance that the environment, or the local data folder, names."""
+
+    def __init__(self, data: Path) -> None:
+        found = dict(os.environ)
+        if "HEADWORKS_URL" not in found:
+            lines = _instance_file(data).splitlines()
+            found |= dict(line.split("=", 1) for line in lines if "=" in line)
+        self._url = found["HEADWORKS_URL"].rstrip("/")
+        self._key = found.get("HEADWORKS_API_KEY", "")
+
+    def get(self, path: str) -> dict[str, Any]:
+        return json.loads(self.text(path))  # type: ignore[no-any-return]
+
+    def text(self, path: str) -> str:
+        return self._send(path, None, "").decode()
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return json.loads(self._send(path, json.dumps(body).encode(), "application/json"))  # type: ignore[no-any-return]
+
+    def upload(self, file: Path, fields: dict[str, str | None]) -> dict[str, Any]:
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise _Stop("failed", f"{file} cannot be read: {error.strerror}.") from None
+        boundary = uuid.uuid4().hex
+        parts = [
+            f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+            for name, value in {**fields, "filename": file.name}.items()
+            if value is not None
+        ]
+        parts.append(
+            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="upload"\r\n'
+            "Content-Type: application/octet-stream\r\n\r\n".encode()
+        )
+        parts += [content, f"\r\n--{boundary}--\r\n".encode()]
+        answer = self._send("/v1/uploads", b"".join(parts), f"multipart/form-data; boundary={boundary}")
+        return json.loads(answer)  # type: ignore[no-any-return]
+
+    def _send(self, path: str, body: bytes | None, content_type: str) -> bytes:
+        request = urllib.request.Request(self._url + path, data=body)
+        if content_type:
+            request.add_header("Content-Type", content_type)
+        if self._key:
+            request.add_header("Authorization", f"Bearer {self._key}")
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return response.read()  # type: ignore[no-any-return]
+        except urllib.error.HTTPError as error:
+            raise _Stop("refused", _detail(error)) from None
+        except (urllib.error.URLError, TimeoutError) as error:
+            raise _Stop(
+                "unreachable",
+                f"Nothing answers at {self._url} ({getattr(error, 'reason', error)}).",
+            ) from None
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    try:
+        return f"Refused: {json.loads(error.read())['detail']}"
+    except (ValueError, KeyError):
+        return f"Refused: HTTP {error.code}."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Pure decisions: standard library only, no clock, no environment, no input or output."""

@@ -1,0 +1,65 @@
+"""Holding an upload: a heartbeat beside the work keeps the lease, and tells when it is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app.adapters import database, logs
+from app.kernel import errors
+from app.uploads import store
+from app.uploads.store import Claim
+
+log = logs.get(__name__)
+
+BEATS_PER_LEASE = 4
+
+
+class Lease:
+    """One worker's hold on one upload."""
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+        self._lost = threading.Event()
+        self._done = threading.Event()
+
+    def check(self) -> None:
+        """Returns while the upload is this worker's; Conflict once another one may have it."""
+        if self._lost.is_set():
+            raise errors.Conflict(f"The lease on upload {self._claim.upload_id} is lost.")
+
+    def beat(self, db: database.Database, *, lease_seconds: float) -> None:
+        """Extend the lease until the work is done or the lease is lost."""
+        while not self._done.wait(lease_seconds / BEATS_PER_LEASE):
+            try:
+                with db.transaction("dispatch") as conn:
+                    store.extend_lease(conn, self._claim, lease_seconds=lease_seconds)
+            except errors.Conflict:
+                self._lost.set()
+                return
+            except errors.HeadworksError as error:
+                # The database is away: the lease runs out by itself, or the next beat is heard.
+                log.warning("heartbeat_missed", code=error.code, upload_id=str(self._claim.upload_id))
+
+    def end(self) -> None:
+        """The heart stops."""
+        self._done.set()
+
+
+@contextmanager
+def held(db: database.Database, claim: Claim, *, lease_seconds: float) -> Iterator[Lease]:
+    """The lease is extended in a thread of its own while the block runs.
+
+    A thread, so that a long COPY cannot starve it; of this process, so that it stops with it.
+    """
+    lease = Lease(claim)
+    heart = threading.Thread(
+        target=lease.beat, args=(db,), kwargs={"lease_seconds": lease_seconds}, daemon=True
+    )
+    heart.start()
+    try:
+        yield lease
+    finally:
+        lease.end()
+        heart.join(timeout=lease_seconds)

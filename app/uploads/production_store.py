@@ -1,0 +1,231 @@
+"""The production tables in PostgreSQL: entities resolved and described, days promoted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from app.adapters import queries
+from app.adapters.database import Connection
+from app.kernel import errors
+from app.uploads.resolve import Existing, Incoming
+from app.uploads.store import Claim
+
+_sql = queries.load("uploads")
+
+
+@dataclass(frozen=True, slots=True)
+class EntityTable:
+    """The production table of one entity type, and its queries."""
+
+    table: str
+    find: Any
+    create: Any
+    adopt: Any
+    describe: Any
+    parents: tuple[str, ...] = ()
+
+
+ENTITY_TABLES = {
+    # Parents come first: this is also the order of promotion (D6.6 §8).
+    "campaign": EntityTable(
+        "campaigns",
+        _sql.find_campaigns,
+        _sql.create_campaigns,
+        _sql.adopt_campaigns,
+        _sql.describe_campaigns,
+    ),
+    "ad_set": EntityTable(
+        "ad_sets",
+        _sql.find_ad_sets,
+        _sql.create_ad_sets,
+        _sql.adopt_ad_sets,
+        _sql.describe_ad_sets,
+        ("campaign_id",),
+    ),
+    "ad": EntityTable(
+        "ads",
+        _sql.find_ads,
+        _sql.create_ads,
+        _sql.adopt_ads,
+        _sql.describe_ads,
+        ("campaign_id", "ad_set_id"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DailyBatch:
+    """What one batch of daily rows came to."""
+
+    promoted: int
+    upserted: int
+    unresolved_rows: list[int]
+
+
+def lock_entities(conn: Connection, claim: Claim) -> None:
+    """Names and ids of this client's platform are resolved by nobody else until the commit."""
+    _sql.lock_entities(conn, **claim.scope)
+
+
+def promotion_progress(conn: Connection, claim: Claim) -> tuple[str | None, int]:
+    """Entity type and row up to which everything is committed."""
+    row = _sql.promotion_progress(conn, **claim.fence)
+    if row is None:
+        raise _lost(claim)
+    return row.promoting_type, row.promoting_row
+
+
+def staged_entities(
+    conn: Connection, claim: Claim, entity_type: str, *, after_row: int, limit: int
+) -> list[Incoming]:
+    """The next staged entities, in file order, with their parents' production ids."""
+    rows = _sql.staged_entities(
+        conn, **claim.staging, entity_type=entity_type, after_row=after_row, limit=limit
+    )
+    return [Incoming(**row._asdict()) for row in rows]
+
+
+def find_entities(
+    conn: Connection, claim: Claim, entity_type: str, wanted: Sequence[Incoming]
+) -> list[Existing]:
+    """Every production entity that one of the wanted might be."""
+    rows = ENTITY_TABLES[entity_type].find(
+        conn,
+        **claim.scope,
+        external_ids=list({entity.external_id for entity in wanted}),
+        names=list({entity.name for entity in wanted if entity.name}),
+        campaign_ids=list({entity.campaign_id for entity in wanted if entity.campaign_id}),
+    )
+    return [Existing(**row._asdict()) for row in rows]
+
+
+def create_entities(
+    conn: Connection, claim: Claim, entity_type: str, new: Sequence[Incoming]
+) -> dict[str, int]:
+    """The entities stand in production; external id → production id."""
+    if not new:
+        return {}
+    rows = ENTITY_TABLES[entity_type].create(
+        conn,
+        **claim.scope,
+        external_ids=[entity.external_id for entity in new],
+        id_sources=[entity.id_source for entity in new],
+        upload_id=claim.upload_id,
+        as_of=claim.created_at,
+    )
+    return {row.external_id: row.id for row in rows}
+
+
+def adopt_entities(conn: Connection, claim: Claim, entity_type: str, adopted: Mapping[int, str]) -> None:
+    """Entities that were known by name bear their platform's id."""
+    if adopted:
+        ENTITY_TABLES[entity_type].adopt(conn, ids=list(adopted), external_ids=list(adopted.values()))
+
+
+def describe_entities(conn: Connection, claim: Claim, entity_type: str, said: Mapping[int, Incoming]) -> None:
+    """The newest attributes of each entity stand; production id → what this upload says."""
+    if not said:
+        return
+    table = ENTITY_TABLES[entity_type]
+    entities = list(said.values())
+    parents = {f"{name}s": [getattr(entity, name) for entity in entities] for name in table.parents}
+    table.describe(
+        conn,
+        ids=list(said),
+        names=[entity.name for entity in entities],
+        statuses=[entity.status for entity in entities],
+        accounts=[entity.account for entity in entities],
+        upload_id=claim.upload_id,
+        as_of=claim.created_at,
+        **parents,
+    )
+
+
+def save_resolutions(
+    conn: Connection, claim: Claim, entity_type: str, resolved: Mapping[int, int | None], **why: Any
+) -> None:
+    """The staged entities know which production rows they are; `codes`: row_index → why none."""
+    codes: Mapping[int, str] = why.get("codes", {})
+    _sql.save_resolutions(
+        conn,
+        **claim.staging,
+        entity_type=entity_type,
+        row_indexes=list(resolved),
+        resolved_ids=list(resolved.values()),
+        error_codes=[codes.get(row_index) for row_index in resolved],
+    )
+
+
+def next_daily_rows(conn: Connection, claim: Claim, *, after_row: int, limit: int) -> int | None:
+    """Index of the last row of the next batch, or None when no row is left."""
+    row = _sql.next_daily_rows(
+        conn, **claim.staging, after_row=after_row, limit=limit, only_failed=claim.only_failed
+    )
+    return None if row.last_row is None else int(row.last_row)
+
+
+def promote_daily_metrics(conn: Connection, claim: Claim, *, after_row: int, last_row: int) -> DailyBatch:
+    """The staged days of this range stand in production, each metric with its newest number."""
+    row = _sql.promote_daily_metrics(
+        conn,
+        **claim.staging,
+        **claim.scope,
+        as_of=claim.created_at,
+        after_row=after_row,
+        last_row=last_row,
+        only_failed=claim.only_failed,
+    )
+    return DailyBatch(row.promoted, row.upserted, list(row.unresolved_rows or ()))
+
+
+def clear_promotion_errors(conn: Connection, claim: Claim, *, after_row: int, last_row: int) -> None:
+    """The rows of this range are in production after all."""
+    _sql.clear_promotion_errors(conn, **claim.staging, after_row=after_row, last_row=last_row)
+
+
+def explain_unresolved(conn: Connection, claim: Claim, row_indexes: Sequence[int]) -> None:
+    """These rows are marked with the reason why they are not in production."""
+    _sql.explain_unresolved(conn, **claim.staging, row_indexes=list(row_indexes))
+
+
+def fail_daily_row(conn: Connection, claim: Claim, row_index: int, code: str) -> int:
+    """This row, and those that it carries, are not in production; returns how many that is."""
+    return int(_sql.fail_daily_row(conn, **claim.staging, row_index=row_index, code=code))
+
+
+def set_promoting(
+    conn: Connection,
+    claim: Claim,
+    *,
+    entity_type: str,
+    last_row: int,
+    counted: str,
+    upserted_rows: int,
+    promoted: int = 0,
+    failed: int = 0,
+) -> None:
+    """Everything up to this row is promoted once this transaction commits."""
+    rows = _sql.set_promoting(
+        conn,
+        **claim.fence,
+        entity_type=entity_type,
+        last_row=last_row,
+        counted=counted,
+        upserted_rows=upserted_rows,
+        promoted=promoted,
+        failed=failed,
+    )
+    if not rows:
+        raise _lost(claim)
+
+
+def affected_dates(conn: Connection, claim: Claim) -> list[date]:
+    """The days that this upload wrote, in order."""
+    return list(_sql.affected_dates(conn, **claim.staging))
+
+
+def _lost(claim: Claim) -> errors.Conflict:
+    return errors.Conflict(f"Upload {claim.upload_id} is not with {claim.owner_id} any more.")

@@ -1,0 +1,1 @@
+"""Reading an advertising report as its platform really exports it."""

@@ -1,0 +1,121 @@
+"""Rows of one natural key within a file: which is one row twice, a part of a sum, or a contradiction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from app.uploads.reading import aliases, cells
+
+NOT_ADDITIVE = ("reach",)
+"""Metrics that must not be added up: the same person may be in two of the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """One staged row of a key that has several; `raw` as staged, its numbers as Decimal."""
+
+    row_index: int
+    raw: dict[str, Any]
+
+    @property
+    def line(self) -> int:
+        return int(self.raw["line"])
+
+    @property
+    def breakdown(self) -> tuple[str | None, ...]:
+        return tuple(self.raw.get("breakdown", ()))
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """Everything that makes two rows the same row."""
+        metrics = tuple(self.raw.get(name) for name in aliases.METRICS)
+        return (*metrics, self.raw.get("currency"), self.breakdown, self.raw.get("rest"))
+
+    @property
+    def alls(self) -> int:
+        return sum(1 for value in self.breakdown if value and cells.is_all(value))
+
+    def covers(self, other: KeyRow) -> bool:
+        """Whether this row is a subtotal that `other` is a part of."""
+        pairs = list(zip(self.breakdown, other.breakdown, strict=True))
+        return self.alls > other.alls and all(
+            mine == theirs or cells.is_all(mine or "") for mine, theirs in pairs
+        )
+
+
+@dataclass(slots=True)
+class Settlement:
+    """What becomes of the rows of one key, by row_index."""
+
+    merged: dict[int, int] = field(default_factory=dict)  # row → the row that carries its numbers
+    identical: dict[int, int] = field(default_factory=dict)  # row → the row that it repeats
+    subtotals: list[int] = field(default_factory=list)
+    rejected: dict[int, tuple[str, int]] = field(default_factory=dict)  # row → (code, other line)
+    leader: int | None = None
+    leader_raw: dict[str, Any] | None = None  # when numbers were added up
+    warning: str | None = None
+
+
+def settle(rows: Sequence[KeyRow]) -> Settlement:
+    """Decide about the rows of one key, given in row_index order."""
+    result = Settlement()
+    detail = _without_subtotals(rows, result)
+    detail = _without_repeats(detail, result)
+    if len(detail) < 2:
+        return result
+    if len({row.raw.get("currency") for row in detail}) > 1:
+        _reject(detail, "currency_conflict", result)
+    elif len({row.breakdown for row in detail}) == len(detail):
+        _merge(detail, result)
+    elif detail[0].raw.get("by_name"):
+        result.warning = "merged_without_ids"
+        _merge(detail, result)
+    else:
+        _reject(detail, "duplicate_key_conflict", result)
+    return result
+
+
+def _without_subtotals(rows: Sequence[KeyRow], result: Settlement) -> list[KeyRow]:
+    if not any(row.alls for row in rows):
+        return list(rows)
+    kept = []
+    for row in rows:
+        if row.alls and any(row.covers(other) for other in rows):
+            result.subtotals.append(row.row_index)
+        else:
+            kept.append(row)
+    return kept
+
+
+def _without_repeats(rows: Sequence[KeyRow], result: Settlement) -> list[KeyRow]:
+    first: dict[tuple[object, ...], KeyRow] = {}
+    for row in rows:
+        known = first.setdefault(row.content, row)
+        if known is not row:
+            result.identical[row.row_index] = known.row_index
+    return list(first.values())
+
+
+def _merge(rows: Sequence[KeyRow], result: Settlement) -> None:
+    leader = rows[0]
+    raw = {**leader.raw, "source_rows": len(rows)}
+    for name in aliases.METRICS:
+        values = [row.raw[name] for row in rows if row.raw.get(name) is not None]
+        raw[name] = sum(values, Decimal(0)) if values and name not in NOT_ADDITIVE else None
+    result.leader, result.leader_raw = leader.row_index, raw
+    result.merged = {row.row_index: leader.row_index for row in rows[1:]}
+    # What repeats a merged row is carried by the leader as well.
+    result.identical = {row: result.merged.get(first, first) for row, first in result.identical.items()}
+
+
+def _reject(rows: Sequence[KeyRow], code: str, result: Settlement) -> None:
+    for row in rows:
+        other = next(r for r in rows if r is not row)
+        result.rejected[row.row_index] = (code, other.line)
+    # A repeat of a contradicted row is no less contradicted.
+    for row_index, first in list(result.identical.items()):
+        result.rejected[row_index] = (code, result.rejected[first][1])
+        del result.identical[row_index]

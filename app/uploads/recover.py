@@ -1,0 +1,53 @@
+"""Recovery: uploads whose worker is gone are taken from it, and lost hints are sent again.
+
+Every worker runs this now and then, so that no single process is needed for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.adapters import logs, metrics
+from app.adapters.database import Connection
+from app.kernel import errors
+from app.uploads import store
+from app.uploads.codes import FILE_CODES, file_sentence
+from app.uploads.services import Services
+from app.uploads.states import MAX_ATTEMPTS
+from app.uploads.work import TASKS
+
+log = logs.get(__name__)
+
+ABANDONED_SECONDS = 3600.0
+"""After so long an upload that never got its file is given up."""
+
+
+def sweep(services: Services) -> int:
+    """No upload waits for a dead owner or a lost hint; returns how many leases had expired."""
+    with services.db.transaction("dispatch") as conn:
+        expired = store.take_expired_leases(conn)
+        for row in expired:
+            log.warning("lease_expired", upload_id=str(row.upload_id), owner=row.lost_owner)
+            metrics.leases_expired.inc()
+            if row.attempts >= MAX_ATTEMPTS:
+                _give_up(conn, row, "attempts_exhausted", FILE_CODES["attempts_exhausted"])
+        for row in store.abandoned_intakes(conn, after_seconds=ABANDONED_SECONDS):
+            _give_up(conn, row, "file_not_found", file_sentence("file_not_found"))
+        stages = store.stages_with_work(conn)
+    for stage in stages:
+        services.dispatch.send(TASKS[stage])
+    return len(expired)
+
+
+def _give_up(conn: Connection, row: Any, code: str, sentence: str) -> None:
+    try:
+        store.fail_upload(
+            conn,
+            workspace_id=row.workspace_id,
+            upload_id=row.upload_id,
+            claim_epoch=row.claim_epoch,
+            code=code,
+            sentence=sentence,
+        )
+    except errors.Conflict:
+        log.info("upload_recovered_meanwhile", upload_id=str(row.upload_id))

@@ -1,0 +1,128 @@
+"""Which production row a campaign, ad set or ad of a report is: known, adopted, new or ambiguous."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from app.kernel.canonical import name_key
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """An entity that a report names. Its parents are production rows already."""
+
+    row_index: int
+    external_id: str
+    id_source: str
+    name: str | None
+    status: str | None = None
+    account: str | None = None
+    campaign_id: int | None = None
+    ad_set_id: int | None = None
+    parent_error: str | None = None
+
+    @property
+    def place(self) -> tuple[int | None, int | None, str]:
+        """Where a name is unique on a platform: below its parents."""
+        return self.campaign_id, self.ad_set_id, name_key(self.name or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """An entity of production."""
+
+    id: int
+    external_id: str
+    id_source: str
+    name: str | None
+    campaign_id: int | None = None
+    ad_set_id: int | None = None
+    account: str | None = None
+
+    @property
+    def place(self) -> tuple[int | None, int | None, str]:
+        return self.campaign_id, self.ad_set_id, name_key(self.name or "")
+
+
+@dataclass(slots=True)
+class Resolution:
+    """What becomes of a batch of incoming entities."""
+
+    known: dict[int, int] = field(default_factory=dict)  # row_index → production id
+    adopted: dict[int, str] = field(default_factory=dict)  # production id → the platform's id
+    created: dict[str, Incoming] = field(default_factory=dict)  # external id → who names it first
+    failed: dict[int, str] = field(default_factory=dict)  # row_index → code
+
+
+def resolve(incoming: Sequence[Incoming], existing: Sequence[Existing]) -> Resolution:
+    """Decide for each entity; `created` ones get their production id when they are written.
+
+    By id first. A platform's id whose name is known under the same parents by name alone takes that
+    entity over, if no other id claims the name. A name without id is the one entity that bears it;
+    with several, nobody can tell which is meant.
+    """
+    result = Resolution()
+    by_id = {found.external_id: found for found in existing}
+    by_place: dict[object, list[Existing]] = defaultdict(list)
+    for found in existing:
+        if found.name is not None:
+            by_place[found.place].append(found)
+    claims = _claims(incoming)
+    for entity in incoming:
+        if entity.parent_error:
+            result.failed[entity.row_index] = entity.parent_error
+        elif known := by_id.get(entity.external_id):
+            result.known[entity.row_index] = known.id
+        elif entity.external_id in result.created:
+            continue
+        elif entity.id_source == "platform":
+            _by_platform_id(entity, by_place[entity.place], claims, by_id, result)
+        else:
+            _by_name(entity, by_place[entity.place], result)
+    return result
+
+
+def _claims(incoming: Sequence[Incoming]) -> dict[object, set[str]]:
+    """The platform ids that claim each name in this batch."""
+    claims: dict[object, set[str]] = defaultdict(set)
+    for entity in incoming:
+        if entity.id_source == "platform" and entity.name is not None:
+            claims[entity.place].add(entity.external_id)
+    return claims
+
+
+def _by_platform_id(
+    entity: Incoming,
+    same_name: list[Existing],
+    claims: dict[object, set[str]],
+    by_id: dict[str, Existing],
+    result: Resolution,
+) -> None:
+    nameless = [
+        known
+        for known in same_name
+        if known.id_source == "name" and known.id not in result.adopted and _same_account(entity, known)
+    ]
+    if entity.name is not None and len(nameless) == 1 and len(claims[entity.place]) == 1:
+        adopted = nameless[0]
+        result.adopted[adopted.id] = entity.external_id
+        result.known[entity.row_index] = adopted.id
+        by_id[entity.external_id] = adopted
+    else:
+        result.created[entity.external_id] = entity
+
+
+def _by_name(entity: Incoming, same_name: list[Existing], result: Resolution) -> None:
+    bearers = [known for known in same_name if _same_account(entity, known)]
+    if not bearers:
+        result.created[entity.external_id] = entity
+    elif len(bearers) == 1:
+        result.known[entity.row_index] = bearers[0].id
+    else:
+        result.failed[entity.row_index] = "ambiguous_name"
+
+
+def _same_account(entity: Incoming, known: Existing) -> bool:
+    return entity.account is None or known.account is None or entity.account == known.account

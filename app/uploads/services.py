@@ -1,0 +1,42 @@
+"""What the steps work with: the outside world of one process, made once and handed in."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+
+from app.adapters import blobs, database, dispatch, signals
+from app.adapters.settings import Settings
+from app.kernel.clock import Clock, SystemClock
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Database, files, hints, event streams and time."""
+
+    settings: Settings
+    db: database.Database
+    blobs: blobs.Blobs
+    dispatch: dispatch.Dispatch
+    streams: signals.Streams
+    clock: Clock
+
+    @property
+    def owner_id(self) -> str:
+        """Who holds a lease: this very process."""
+        return f"{socket.gethostname()}/{os.getpid()}"
+
+
+def connect(settings: Settings, *, name: str) -> Services:
+    """The services of this process; connections are made when they are first needed."""
+    return Services(
+        settings,
+        database.Database(
+            settings.database_url, name=name, timeout_seconds=settings.statement_timeout_seconds
+        ),
+        blobs.connect(settings.storage, endpoint_url=settings.storage_endpoint_url),
+        dispatch.CeleryDispatch(dispatch.celery_app(settings.broker_url)),
+        signals.Streams(settings.broker_url),
+        SystemClock(),
+    )

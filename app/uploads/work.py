@@ -1,0 +1,111 @@
+"""One stage of one upload: claim, hold, do, and deal with what goes wrong by the failure table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.adapters import logs, metrics, retries
+from app.kernel import errors, retry
+from app.uploads import leases, store
+from app.uploads.codes import FILE_CODES
+from app.uploads.leases import Lease
+from app.uploads.services import Services
+from app.uploads.states import MAX_ATTEMPTS
+from app.uploads.store import Claim
+
+log = logs.get(__name__)
+
+Step = Callable[[Services, Claim, Lease], None]
+TASKS = {"parse": "uploads.parse", "promote": "uploads.promote"}
+
+
+class Interrupted(BaseException):
+    """The worker is asked to stop: the upload is handed back, and nothing is lost or counted."""
+
+
+def run_next(services: Services, stage: str, step: Step) -> bool:
+    """The upload that waits longest for this stage has been through it; False when none waits.
+
+    When more wait, a hint for the next one is sent first, so that no idle worker stays idle.
+    """
+    claim = retries.call(lambda: _claim(services, stage), services.clock)
+    if claim is None:
+        return False
+    services.dispatch.send(TASKS[stage])
+    began = services.clock.monotonic()
+    log.info("upload_claimed", stage=stage, upload_id=str(claim.upload_id), attempt=claim.attempts)
+    with leases.held(services.db, claim, lease_seconds=services.settings.lease_seconds) as lease:
+        _run(services, claim, lease, step)
+    metrics.stage_seconds.labels(stage).observe(services.clock.monotonic() - began)
+    return True
+
+
+def _claim(services: Services, stage: str) -> Claim | None:
+    with services.db.transaction("dispatch") as conn:
+        return store.claim_upload(
+            conn,
+            stage,
+            owner_id=services.owner_id,
+            lease_seconds=services.settings.lease_seconds,
+        )
+
+
+def _run(services: Services, claim: Claim, lease: Lease, step: Step) -> None:
+    try:
+        if claim.attempts > MAX_ATTEMPTS:
+            raise errors.AttemptsExhausted(FILE_CODES["attempts_exhausted"])
+        step(services, claim, lease)
+    except Interrupted:
+        _release(services, claim, why="the worker was asked to stop")
+        raise
+    except errors.Conflict as error:
+        # Another worker has it: whatever this one wrote since was refused.
+        log.warning("work_abandoned", upload_id=str(claim.upload_id), reason=error.sentence)
+    except errors.HeadworksError as error:
+        _settle(services, claim, error)
+    except Exception as error:
+        log.exception("work_failed", upload_id=str(claim.upload_id))
+        _settle(services, claim, errors.Fatal("Something unexpected went wrong; it is in the log."))
+        raise error
+
+
+def _settle(services: Services, claim: Claim, error: errors.HeadworksError) -> None:
+    """By the failure table: hand the upload back to be tried later, or fail it."""
+    policy = retry.policy_for(error)
+    released = policy.wait is retry.Wait.RELEASED
+    wait_seconds = retry.delay(policy, claim.deferrals + 1) if released else None
+    if wait_seconds is not None:
+        _release(services, claim, why=error.code, delay_seconds=wait_seconds)
+        return
+    log.warning("upload_failed", upload_id=str(claim.upload_id), code=error.code)
+    try:
+        retries.call(lambda: _fail(services, claim, error), services.clock)
+    except errors.Conflict:
+        log.warning("work_abandoned", upload_id=str(claim.upload_id))
+    except errors.Transient:
+        # The database itself is away: the lease runs out, and the sweep finds the upload.
+        log.warning("failure_not_recorded", upload_id=str(claim.upload_id), code=error.code)
+    services.dispatch.send(TASKS["parse"])  # a slot of the workspace is free
+
+
+def _fail(services: Services, claim: Claim, error: errors.HeadworksError) -> None:
+    with services.db.transaction("dispatch") as conn:
+        store.fail_upload(
+            conn,
+            workspace_id=claim.workspace_id,
+            upload_id=claim.upload_id,
+            claim_epoch=claim.claim_epoch,
+            code=error.code,
+            sentence=error.sentence,
+            report=getattr(error, "report", None),
+        )
+    metrics.uploads_finished.labels("failed").inc()
+
+
+def _release(services: Services, claim: Claim, *, why: str, delay_seconds: float = 0.0) -> None:
+    log.info("upload_released", upload_id=str(claim.upload_id), reason=why)
+    try:
+        with services.db.transaction("dispatch") as conn:
+            store.release_upload(conn, claim, why=why, delay_seconds=delay_seconds)
+    except (errors.Conflict, errors.Transient) as error:
+        log.warning("release_failed", upload_id=str(claim.upload_id), code=error.code)

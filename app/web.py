@@ -1,0 +1,150 @@
+"""The web process: blueprints, errors as problem+json, health, metrics, and the local key."""
+
+from __future__ import annotations
+
+import hmac
+from decimal import Decimal
+from typing import Any
+
+import flask
+import flask.json.provider
+import werkzeug.exceptions
+
+from app.adapters import logs, metrics, migrations
+from app.adapters.settings import Settings
+from app.kernel import errors
+from app.uploads import services, views
+
+log = logs.get(__name__)
+
+FORM_BYTES = 1 << 20
+"""What a request may hold beside its file."""
+
+OPEN_ENDPOINTS = ("healthz", "readyz", "metrics_text", "static")
+
+STATUS_OF_CODE = {
+    "file_too_large": 413,
+    "unsupported_format": 415,
+    "not_found": 404,
+    "conflict": 409,
+    "unauthorized": 401,
+}
+STATUS_OF_KIND: tuple[tuple[type[errors.HeadworksError], int], ...] = (
+    (errors.NotFound, 404),
+    (errors.Conflict, 409),
+    (errors.FileRefused, 422),
+    (errors.Refused, 422),
+    (errors.FileGone, 410),
+    (errors.AccessDenied, 403),
+    (errors.RateLimited, 503),
+    (errors.Transient, 503),
+)
+
+
+class _Json(flask.json.provider.DefaultJSONProvider):
+    """JSON with decimals as text (their digits are exact) and times in ISO 8601."""
+
+    ensure_ascii = False
+    sort_keys = False
+
+    @staticmethod
+    def default(value: Any) -> Any:
+        if isinstance(value, Decimal):
+            return format(value, "f")
+        if hasattr(value, "isoformat"):
+            return value.isoformat()
+        return flask.json.provider.DefaultJSONProvider.default(value)
+
+
+def create_app(settings: Settings | None = None) -> flask.Flask:
+    """The application of one instance; settings come from the environment unless given."""
+    logs.configure("web")
+    settings = settings or Settings.from_env()
+    migrations.check(settings.database_url)
+    app = flask.Flask(__name__)
+    app.json = _Json(app)
+    app.config["MAX_CONTENT_LENGTH"] = settings.upload_bytes + FORM_BYTES
+    app.extensions["services"] = services.connect(settings, name="headworks web")
+    app.register_blueprint(views.blueprint)
+    app.register_error_handler(errors.HeadworksError, _headworks_problem)
+    app.register_error_handler(werkzeug.exceptions.HTTPException, _http_problem)
+    app.register_error_handler(Exception, _unexpected_problem)
+    app.before_request(lambda: _check_key(settings))
+    app.add_url_rule("/healthz", view_func=healthz)
+    app.add_url_rule("/readyz", view_func=readyz)
+    app.add_url_rule("/metrics", view_func=metrics_text)
+    return app
+
+
+def healthz() -> dict[str, str]:
+    """The process is alive."""
+    return {"status": "alive"}
+
+
+def readyz() -> tuple[dict[str, str], int]:
+    """The process can do its work: the database answers."""
+    found: services.Services = flask.current_app.extensions["services"]
+    try:
+        with found.db.transaction("read"):
+            return {"status": "ready"}, 200
+    except errors.HeadworksError as error:
+        return {"status": "not ready", "reason": error.code}, 503
+
+
+def metrics_text() -> flask.Response:
+    """Metrics of all processes for Prometheus."""
+    text, content_type = metrics.exposition()
+    return flask.Response(text, content_type=content_type)
+
+
+def _check_key(settings: Settings) -> None:
+    if not settings.api_key or flask.request.endpoint in OPEN_ENDPOINTS:
+        return
+    scheme, _, given = flask.request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), settings.api_key.encode()):
+        return
+    raise errors.Refused(
+        "This needs a key: send it as `Authorization: Bearer <key>`."
+        " `headworks env` prints the key of a local instance.",
+        code="unauthorized",
+    )
+
+
+def _headworks_problem(error: errors.HeadworksError) -> flask.Response:
+    status = STATUS_OF_CODE.get(error.code)
+    if status is None:
+        status = next((code for kind, code in STATUS_OF_KIND if isinstance(error, kind)), 500)
+    if status >= 500:
+        log.warning("request_failed", code=error.code, path=flask.request.path)
+    return _problem(status, error.code, error.sentence)
+
+
+def _http_problem(error: werkzeug.exceptions.HTTPException) -> Any:
+    status = error.code or 500
+    if status < 400:  # a redirect
+        return error.get_response()
+    code = "file_too_large" if status == 413 else error.name.lower().replace(" ", "_")
+    return _problem(status, code, error.description or error.name)
+
+
+def _unexpected_problem(error: Exception) -> flask.Response:
+    log.exception("request_failed", path=flask.request.path, code="internal_error", error=str(type(error)))
+    return _problem(500, "internal_error", "Something unexpected went wrong; it is in the log.")
+
+
+def _problem(status: int, code: str, sentence: str) -> flask.Response:
+    """An error as problem+json (RFC 9457); `error_code` is the word that uploads use for it."""
+    body = {
+        "type": "about:blank",
+        "title": code.replace("_", " "),
+        "status": status,
+        "code": code,
+        "error_code": code,
+        "detail": sentence,
+    }
+    response = flask.jsonify(body)
+    response.status_code = status
+    response.content_type = "application/problem+json"
+    if status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response

@@ -1,0 +1,55 @@
+"""Celery's settings, each with its reason. The broker's address comes from the environment."""
+
+# Queues: one for each kind of work, so that a long parse never holds up a promotion.
+task_default_queue = "cleanup"
+task_create_missing_queues = True
+task_routes = {
+    "uploads.scan_drop": {"queue": "intake"},
+    "uploads.parse": {"queue": "parse"},
+    "uploads.promote": {"queue": "promote"},
+    "uploads.relay": {"queue": "events"},
+    "uploads.audit": {"queue": "events"},
+    "uploads.cleanup": {"queue": "cleanup"},
+}
+
+# The row in PostgreSQL is the truth; a message is a hint, and its loss is repaired by the sweep.
+task_ignore_result = True  # no result backend: state lives in PostgreSQL
+task_acks_late = True  # a worker that dies hands its message back
+task_reject_on_worker_lost = False  # a message that kills its worker must not come back for ever
+worker_prefetch_multiplier = 1  # with late acks: one message for each slot, none hoarded
+task_publish_retry_policy = {"max_retries": 3, "interval_start": 0, "interval_max": 1}
+
+# One visibility timeout everywhere, above the hard time limit: recovery comes from leases, not from it.
+task_soft_time_limit = 1500
+task_time_limit = 1800
+visibility_timeout = 3600
+broker_transport_options = {
+    "visibility_timeout": visibility_timeout,
+    "unacked_restore_interval": 10,  # unacknowledged messages are looked for every 10 s, not 100 s
+    "unacked_restore_throttle": 1,
+    "socket_timeout": 10,  # a half-open connection never hangs a web request
+    "socket_connect_timeout": 5,
+    "socket_keepalive": True,
+    "health_check_interval": 25,
+    "retry_on_timeout": True,
+}
+broker_connection_retry_on_startup = True
+broker_connection_max_retries = None  # the default gives up after 100
+worker_cancel_long_running_tasks_on_connection_loss = False  # a broker blip must not kill good work
+
+worker_soft_shutdown_timeout = 5  # with REMAP_SIGTERM=SIGQUIT: work is handed back within 10 s
+worker_max_tasks_per_child = 1000  # a rare renewal; frequent ones cause hangs
+worker_max_memory_per_child = 400_000  # KiB
+worker_proc_alive_timeout = 30  # the default of 4 s is too short for a busy machine's imports
+worker_send_task_events = True  # for Flower
+worker_hijack_root_logger = False
+worker_redirect_stdouts = False
+
+beat_max_loop_interval = 5
+beat_schedule = {
+    "scan-drop": {"task": "uploads.scan_drop", "schedule": 2.0, "options": {"expires": 10}},
+    "relay": {"task": "uploads.relay", "schedule": 5.0, "options": {"expires": 10}},
+    "audit": {"task": "uploads.audit", "schedule": 5.0, "options": {"expires": 10}},
+    "cleanup": {"task": "uploads.cleanup", "schedule": 3600.0, "options": {"expires": 3000}},
+}
+timezone = "UTC"

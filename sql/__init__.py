@@ -1,0 +1,1 @@
+"""Schema, migrations and queries: all SQL of the product."""

@@ -1,0 +1,659 @@
+-- Intake ---------------------------------------------------------------------------------------
+
+-- name: ensure_workspace!
+-- The workspace is known to the claims.
+INSERT INTO workspaces (id) VALUES (:workspace_id) ON CONFLICT DO NOTHING;
+
+-- name: create_upload^
+-- A new upload without its file; no row when the idempotency key was used before.
+INSERT INTO data_uploads
+    (id, workspace_id, client_id, platform, source, filename, created_by, currency, force_partial,
+     idempotency_key)
+VALUES (:upload_id, :workspace_id, :client_id, :platform, :source, :filename, :created_by, :currency,
+        :force_partial, :idempotency_key)
+ON CONFLICT (workspace_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+RETURNING id;
+
+-- name: upload_of_idempotency_key$
+-- The upload that this key made, once.
+SELECT id FROM data_uploads
+WHERE workspace_id = :workspace_id AND idempotency_key = :idempotency_key;
+
+-- name: set_upload_file!
+-- The file is stored: from here on the upload can be claimed.
+UPDATE data_uploads u
+SET file_url = :file_url, sha256 = :sha256, size_bytes = :size_bytes, updated_at = clock_timestamp(),
+    duplicate_of = (
+        SELECT o.id FROM data_uploads o
+        WHERE o.workspace_id = u.workspace_id AND o.sha256 = :sha256 AND o.platform = u.platform
+          AND o.client_id IS NOT DISTINCT FROM u.client_id AND o.created_at < u.created_at
+        ORDER BY o.created_at LIMIT 1)
+WHERE u.id = :upload_id AND u.status = 'pending' AND u.file_url IS NULL;
+
+-- Claims ---------------------------------------------------------------------------------------
+
+-- name: lock_next_workspace$
+-- The workspace that waits longest for this stage, locked until the end of the transaction.
+SELECT w.id FROM workspaces w
+WHERE EXISTS (
+    SELECT FROM data_uploads u
+    WHERE u.workspace_id = w.id AND u.next_attempt_at <= clock_timestamp() AND u.owner_id IS NULL
+      AND (u.status = ANY(:resumable)
+           OR u.status = :waiting AND u.file_url IS NOT NULL
+              AND (NOT :takes_slot OR (
+                  SELECT count(*) FROM data_uploads a
+                  WHERE a.workspace_id = w.id
+                    AND a.status IN ('processing', 'staging_complete', 'promoting')) < :max_active)))
+ORDER BY w.last_claimed_at NULLS FIRST, w.id
+LIMIT 1
+FOR NO KEY UPDATE OF w;
+
+-- name: free_slot$
+-- The lowest slot that no active upload of the workspace has, or NULL. Under the workspace's lock,
+-- and in a statement of its own: its snapshot must be younger than the lock.
+SELECT min(s) FROM generate_series(0, :max_active - 1) s
+WHERE NOT EXISTS (
+    SELECT FROM data_uploads a
+    WHERE a.workspace_id = :workspace_id AND a.slot = s
+      AND a.status IN ('processing', 'staging_complete', 'promoting'));
+
+-- name: claim_upload^
+-- The oldest upload of the workspace that this stage can take, under a new lease and a new epoch.
+-- One whose owner was lost comes first and keeps its slot.
+WITH candidate AS (
+    SELECT u.id, u.status FROM data_uploads u
+    WHERE u.workspace_id = :workspace_id AND u.next_attempt_at <= clock_timestamp()
+      AND u.owner_id IS NULL
+      AND (u.status = ANY(:resumable)
+           OR u.status = :waiting AND u.file_url IS NOT NULL
+              AND (u.slot IS NOT NULL OR :slot IS NOT NULL))
+    ORDER BY u.status = ANY(:resumable) DESC, u.created_at
+    LIMIT 1
+    FOR UPDATE SKIP LOCKED
+), claimed AS (
+    UPDATE workspaces SET last_claimed_at = clock_timestamp()
+    WHERE id = :workspace_id AND EXISTS (SELECT FROM candidate)
+)
+UPDATE data_uploads u
+SET status = :claimed_status, owner_id = :owner_id, claim_epoch = u.claim_epoch + 1,
+    attempts = u.attempts + 1, slot = coalesce(u.slot, :slot),
+    lease_expires_at = clock_timestamp() + make_interval(secs => :lease_seconds),
+    staged_on = coalesce(u.staged_on, (clock_timestamp() AT TIME ZONE 'UTC')::date),
+    updated_at = clock_timestamp()
+FROM candidate c
+WHERE u.id = c.id
+RETURNING u.id AS upload_id, u.workspace_id, u.client_id, u.platform, u.currency, u.force_partial,
+    u.file_url, u.filename, u.created_at, u.owner_id, u.claim_epoch, u.attempts, u.deferrals, u.staged_on,
+    u.staged_rows, u.total_rows, u.valid_rows, u.promoted_rows, u.failed_rows, u.promoting_type,
+    u.promoting_row, u.only_failed, u.report, c.status AS from_status;
+
+-- name: extend_lease!
+-- The owner is alive; no row when it is the owner no more.
+UPDATE data_uploads SET lease_expires_at = clock_timestamp() + make_interval(secs => :lease_seconds)
+WHERE id = :upload_id AND claim_epoch = :claim_epoch AND owner_id IS NOT NULL;
+
+-- name: release_upload^
+-- The upload is handed back, to be claimed again no earlier than in so many seconds.
+UPDATE data_uploads
+SET owner_id = NULL, lease_expires_at = NULL, claim_epoch = claim_epoch + 1,
+    attempts = attempts - :forgiven, deferrals = deferrals + :deferred, updated_at = clock_timestamp(),
+    next_attempt_at = clock_timestamp() + make_interval(secs => :delay_seconds)
+WHERE id = :upload_id AND claim_epoch = :claim_epoch AND owner_id IS NOT NULL
+RETURNING status;
+
+-- name: take_expired_leases
+-- Uploads whose owner has not been heard of: nobody owns them now, and the old owner is fenced.
+WITH expired AS (
+    SELECT id, owner_id FROM data_uploads
+    WHERE status IN ('processing', 'promoting') AND lease_expires_at < clock_timestamp()
+    ORDER BY lease_expires_at
+    LIMIT 100
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE data_uploads u
+SET owner_id = NULL, lease_expires_at = NULL, claim_epoch = u.claim_epoch + 1,
+    updated_at = clock_timestamp()
+FROM expired e
+WHERE u.id = e.id
+RETURNING u.id AS upload_id, u.workspace_id, u.status, u.claim_epoch, u.attempts, e.owner_id AS lost_owner;
+
+-- name: abandoned_intakes
+-- Uploads whose file was never stored, long after they were created.
+SELECT id AS upload_id, workspace_id, claim_epoch FROM data_uploads
+WHERE status = 'pending' AND file_url IS NULL
+  AND created_at < clock_timestamp() - make_interval(secs => :after_seconds)
+LIMIT 100;
+
+-- name: stages_with_work
+-- For each stage, whether some upload waits to be claimed by it now.
+SELECT DISTINCT CASE WHEN u.status IN ('pending', 'processing') THEN 'parse' ELSE 'promote' END AS stage
+FROM data_uploads u
+WHERE u.status IN ('pending', 'processing', 'staging_complete', 'promoting')
+  AND u.owner_id IS NULL AND u.file_url IS NOT NULL AND u.next_attempt_at <= clock_timestamp()
+  AND (u.status <> 'pending' OR (
+      SELECT count(*) FROM data_uploads a
+      WHERE a.workspace_id = u.workspace_id
+        AND a.status IN ('processing', 'staging_complete', 'promoting')) < :max_active);
+
+-- Moves ----------------------------------------------------------------------------------------
+
+-- name: fail_upload^
+-- Move the upload to failed; no row when it is in none of the sources, or another owner's.
+WITH before AS (
+    SELECT id, status, owner_id FROM data_uploads
+    WHERE id = :upload_id AND status = ANY(:sources) AND claim_epoch = :claim_epoch
+    FOR UPDATE
+)
+UPDATE data_uploads u
+SET status = 'failed', error_code = :error_code, error_text = :error_text, owner_id = NULL,
+    lease_expires_at = NULL, slot = NULL, finished_at = clock_timestamp(),
+    updated_at = clock_timestamp(), report = u.report || :report
+FROM before b
+WHERE u.id = b.id
+RETURNING b.status AS from_status, b.owner_id, u.claim_epoch;
+
+-- name: finish_staging^
+-- Move the upload to staging_complete: every row is staged and validated.
+UPDATE data_uploads
+SET status = 'staging_complete', owner_id = NULL, lease_expires_at = NULL, attempts = 0,
+    deferrals = 0, total_rows = :total_rows, valid_rows = :valid_rows, report = report || :report,
+    updated_at = clock_timestamp()
+WHERE id = :upload_id AND status = ANY(:sources) AND claim_epoch = :claim_epoch
+RETURNING claim_epoch;
+
+-- name: finish_promotion^
+-- Move the upload to completed or partial.
+UPDATE data_uploads
+SET status = :status, owner_id = NULL, lease_expires_at = NULL, slot = NULL, attempts = 0,
+    row_count = promoted_rows, error_code = :error_code, error_text = :error_text,
+    affected_dates = :affected_dates, event_emitted = event_emitted OR :emits_event,
+    only_failed = false, finished_at = clock_timestamp(), updated_at = clock_timestamp()
+WHERE id = :upload_id AND status = ANY(:sources) AND claim_epoch = :claim_epoch
+RETURNING promoted_rows, failed_rows, total_rows, upserted;
+
+-- name: requeue_failed^
+-- Move a failed upload back to pending, to be read anew.
+UPDATE data_uploads
+SET status = 'pending', error_code = NULL, error_text = NULL, finished_at = NULL, attempts = 0,
+    deferrals = 0, claim_epoch = claim_epoch + 1, next_attempt_at = '-infinity', staged_on = NULL, staged_rows = 0,
+    total_rows = 0, valid_rows = 0, promoted_rows = 0, failed_rows = 0, promoting_type = NULL,
+    promoting_row = -1, only_failed = false, report = '{}', upserted = '{}', affected_dates = '{}',
+    row_count = NULL, updated_at = clock_timestamp()
+WHERE id = :upload_id AND status = 'failed' AND file_url IS NOT NULL
+RETURNING claim_epoch;
+
+-- name: requeue_partial^
+-- Move a partial upload back to staging_complete: only the rows that failed are tried.
+UPDATE data_uploads
+SET status = 'staging_complete', error_code = NULL, error_text = NULL, finished_at = NULL,
+    attempts = 0, deferrals = 0, claim_epoch = claim_epoch + 1, next_attempt_at = '-infinity', slot = :slot,
+    failed_rows = 0, promoting_type = NULL, promoting_row = -1, only_failed = true, updated_at = clock_timestamp()
+WHERE id = :upload_id AND status = 'partial'
+RETURNING claim_epoch;
+
+-- name: requeue_ownerless^
+-- An upload on its way that nobody owns may be claimed at once.
+UPDATE data_uploads SET next_attempt_at = '-infinity', updated_at = clock_timestamp()
+WHERE id = :upload_id AND status = ANY(:sources) AND owner_id IS NULL
+RETURNING status, claim_epoch;
+
+-- name: lock_workspace!
+-- Nobody claims an upload of this workspace until the end of the transaction.
+SELECT FROM workspaces WHERE id = :workspace_id FOR NO KEY UPDATE;
+
+-- name: add_audit!
+-- Who did what to the upload, and why.
+INSERT INTO audit
+    (workspace_id, upload_id, action, from_status, to_status, owner_id, claim_epoch, why, detail)
+VALUES (:workspace_id, :upload_id, :action, :from_status, :to_status, :owner_id, :claim_epoch, :why,
+        :detail)
+ON CONFLICT DO NOTHING;
+
+-- Staging --------------------------------------------------------------------------------------
+
+-- name: ensure_staging_day$
+-- The partitions of this day are there.
+SELECT ensure_staging_day(:staged_on);
+
+-- name: staged_rows$
+-- How many source rows are committed to staging; no row when the upload is another owner's.
+SELECT staged_rows FROM data_uploads
+WHERE id = :upload_id AND status = 'processing' AND claim_epoch = :claim_epoch;
+
+-- name: last_staged_row$
+-- Where a resumed parse goes on (D6.6 §6.4).
+SELECT max(row_index) FROM staging_rows
+WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
+  AND validation_status <> 'pending';
+
+-- name: set_staged_rows!
+-- The chunk that ends here is committed with this row; none when the upload is another owner's.
+UPDATE data_uploads SET staged_rows = :staged_rows, updated_at = clock_timestamp()
+WHERE id = :upload_id AND status = 'processing' AND claim_epoch = :claim_epoch;
+
+-- name: set_report!
+-- What was recognised in the file is kept, the dialect above all.
+UPDATE data_uploads SET report = report || :report, updated_at = clock_timestamp()
+WHERE id = :upload_id AND status = 'processing' AND claim_epoch = :claim_epoch;
+
+-- name: clear_staging!
+-- Nothing of this upload is staged.
+DELETE FROM staging_rows WHERE upload_id = :upload_id;
+
+-- name: clear_resolution!
+-- Nothing of this upload is resolved.
+DELETE FROM staging_id_resolution WHERE upload_id = :upload_id;
+
+-- name: copy_staging_rows
+-- Staging rows in binary, into the day of their upload: COPY does not pass through the parent's policy.
+COPY {partition} (upload_id, workspace_id, row_index, entity_type, natural_key_hash, raw_data,
+    validation_status, validation_errors, staged_on) FROM STDIN (FORMAT binary);
+
+-- name: add_resolutions!
+-- Each staged entity of these rows waits to be resolved.
+INSERT INTO staging_id_resolution
+    (staged_on, upload_id, workspace_id, entity_type, row_index, natural_key_hash)
+SELECT staged_on, upload_id, workspace_id, entity_type, row_index, natural_key_hash
+FROM staging_rows
+WHERE staged_on = :staged_on AND upload_id = :upload_id
+  AND entity_type IN ('campaign', 'ad_set', 'ad')
+  AND row_index BETWEEN :first_row AND :last_row;
+
+-- name: rows_of_repeated_keys
+-- The rows of every natural key that stands more than once, key by key, in file order.
+SELECT natural_key_hash, row_index, raw_data::text AS raw_data
+FROM (
+    SELECT natural_key_hash, row_index, raw_data, count(*) OVER (PARTITION BY natural_key_hash) AS rows
+    FROM staging_rows
+    WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
+      AND validation_status = 'valid'
+) keyed
+WHERE rows > 1
+ORDER BY natural_key_hash, row_index;
+
+-- name: mark_merged!
+-- These rows are carried by another row of their key.
+UPDATE staging_rows s SET merged_into = m.into_row
+FROM unnest(CAST(:row_indexes AS integer[]), CAST(:into_rows AS integer[])) m (row_index, into_row)
+WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 'daily_metric'
+  AND s.row_index = m.row_index;
+
+-- name: set_merged_values!
+-- These rows carry the numbers of all rows of their key.
+UPDATE staging_rows s SET raw_data = m.raw_data
+FROM unnest(CAST(:row_indexes AS integer[]), CAST(:raw_data AS jsonb[])) m (row_index, raw_data)
+WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 'daily_metric'
+  AND s.row_index = m.row_index;
+
+-- name: reject_rows!
+-- These rows are invalid after all.
+UPDATE staging_rows s SET validation_status = 'invalid', validation_errors = m.validation_errors
+FROM unnest(CAST(:row_indexes AS integer[]), CAST(:validation_errors AS jsonb[]))
+    m (row_index, validation_errors)
+WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 'daily_metric'
+  AND s.row_index = m.row_index;
+
+-- name: drop_subtotals!
+-- These rows are subtotals of others, and no data.
+DELETE FROM staging_rows
+WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
+  AND row_index = ANY(CAST(:row_indexes AS integer[]));
+
+-- name: count_rejects
+-- For each code the number of rejected rows (by their first error), and the first of them.
+SELECT validation_errors -> 'errors' -> 0 ->> 'code' AS code, count(*) AS rows,
+       min(row_index) AS first_row,
+       (array_agg((validation_errors ->> 'line')::integer ORDER BY row_index))[1] AS first_line
+FROM staging_rows
+WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
+  AND validation_status = 'invalid'
+GROUP BY 1
+ORDER BY first_row;
+
+-- Promotion ------------------------------------------------------------------------------------
+
+-- name: set_promoting!
+-- The batch that ends here is committed with this row; none when the upload is another owner's.
+UPDATE data_uploads
+SET promoting_type = :entity_type, promoting_row = :last_row,
+    promoted_rows = promoted_rows + :promoted, failed_rows = failed_rows + :failed,
+    upserted = upserted || jsonb_build_object(
+        CAST(:counted AS text), coalesce((upserted ->> :counted)::integer, 0) + :upserted_rows),
+    updated_at = clock_timestamp()
+WHERE id = :upload_id AND status = 'promoting' AND claim_epoch = :claim_epoch;
+
+-- name: promotion_progress^
+-- What is committed to production; no row when the upload is another owner's.
+SELECT promoting_type, promoting_row FROM data_uploads
+WHERE id = :upload_id AND status = 'promoting' AND claim_epoch = :claim_epoch;
+
+-- name: lock_entities$
+-- Nobody else resolves names and ids of this client's platform until the end of the transaction.
+SELECT pg_advisory_xact_lock(hashtextextended(
+    concat_ws('/', 'entities', :workspace_id, :client_id, :platform), 0));
+
+-- name: staged_entities
+-- The next staged entities of one type, in file order, with their parents' production ids.
+SELECT s.row_index, s.raw_data ->> 'external_id' AS external_id, s.raw_data ->> 'id_source' AS id_source,
+       s.raw_data ->> 'name' AS name, s.raw_data ->> 'status' AS status,
+       s.raw_data ->> 'account' AS account,
+       c.resolved_id AS campaign_id, a.resolved_id AS ad_set_id,
+       coalesce(c.error_code, a.error_code) AS parent_error
+FROM staging_rows s
+LEFT JOIN staging_id_resolution c ON c.staged_on = s.staged_on AND c.upload_id = s.upload_id
+    AND c.entity_type = 'campaign' AND c.row_index = (s.raw_data ->> 'campaign')::integer
+LEFT JOIN staging_id_resolution a ON a.staged_on = s.staged_on AND a.upload_id = s.upload_id
+    AND a.entity_type = 'ad_set' AND a.row_index = (s.raw_data ->> 'ad_set')::integer
+WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = :entity_type
+  AND s.row_index > :after_row
+ORDER BY s.row_index
+LIMIT :limit;
+
+-- name: save_resolutions!
+-- These staged entities are these production rows, or none, for the reason given.
+UPDATE staging_id_resolution r SET resolved_id = m.resolved_id, error_code = m.error_code
+FROM unnest(CAST(:row_indexes AS integer[]), CAST(:resolved_ids AS bigint[]), CAST(:error_codes AS text[]))
+    m (row_index, resolved_id, error_code)
+WHERE r.staged_on = :staged_on AND r.upload_id = :upload_id AND r.entity_type = :entity_type
+  AND r.row_index = m.row_index;
+
+-- name: find_campaigns
+-- Campaigns under one of these external ids or names.
+SELECT id, external_id, id_source, name, NULL::bigint AS campaign_id, NULL::bigint AS ad_set_id,
+       account_external_id AS account
+FROM campaigns
+WHERE workspace_id = :workspace_id AND client_id IS NOT DISTINCT FROM :client_id
+  AND platform = :platform
+  AND (external_id = ANY(CAST(:external_ids AS text[])) OR md5(name) IN (SELECT md5(n) FROM unnest(CAST(:names AS text[])) n));
+
+-- name: find_ad_sets
+-- Ad sets under one of these external ids, or of these campaigns under one of these names.
+SELECT id, external_id, id_source, name, campaign_id, NULL::bigint AS ad_set_id, NULL AS account
+FROM ad_sets
+WHERE workspace_id = :workspace_id AND client_id IS NOT DISTINCT FROM :client_id
+  AND platform = :platform
+  AND (external_id = ANY(CAST(:external_ids AS text[]))
+       OR campaign_id = ANY(CAST(:campaign_ids AS bigint[])) AND md5(name) IN (SELECT md5(n) FROM unnest(CAST(:names AS text[])) n));
+
+-- name: find_ads
+-- Ads under one of these external ids, or of these campaigns under one of these names.
+SELECT id, external_id, id_source, name, campaign_id, ad_set_id, NULL AS account
+FROM ads
+WHERE workspace_id = :workspace_id AND client_id IS NOT DISTINCT FROM :client_id
+  AND platform = :platform
+  AND (external_id = ANY(CAST(:external_ids AS text[]))
+       OR campaign_id = ANY(CAST(:campaign_ids AS bigint[])) AND md5(name) IN (SELECT md5(n) FROM unnest(CAST(:names AS text[])) n));
+
+-- name: create_campaigns
+-- New campaigns, known by their external id alone; attributes follow.
+INSERT INTO campaigns (workspace_id, client_id, platform, external_id, id_source, upload_id, as_of)
+SELECT :workspace_id, :client_id, :platform, n.external_id, n.id_source, :upload_id, :as_of
+FROM unnest(CAST(:external_ids AS text[]), CAST(:id_sources AS text[])) n (external_id, id_source)
+RETURNING id, external_id;
+
+-- name: create_ad_sets
+-- New ad sets, known by their external id alone; attributes follow.
+INSERT INTO ad_sets (workspace_id, client_id, platform, external_id, id_source, upload_id, as_of)
+SELECT :workspace_id, :client_id, :platform, n.external_id, n.id_source, :upload_id, :as_of
+FROM unnest(CAST(:external_ids AS text[]), CAST(:id_sources AS text[])) n (external_id, id_source)
+RETURNING id, external_id;
+
+-- name: create_ads
+-- New ads, known by their external id alone; attributes follow.
+INSERT INTO ads (workspace_id, client_id, platform, external_id, id_source, upload_id, as_of)
+SELECT :workspace_id, :client_id, :platform, n.external_id, n.id_source, :upload_id, :as_of
+FROM unnest(CAST(:external_ids AS text[]), CAST(:id_sources AS text[])) n (external_id, id_source)
+RETURNING id, external_id;
+
+-- name: adopt_campaigns!
+-- Campaigns that were known by name get their platform's id.
+UPDATE campaigns t SET external_id = n.external_id, id_source = 'platform', updated_at = now()
+FROM unnest(CAST(:ids AS bigint[]), CAST(:external_ids AS text[])) n (id, external_id)
+WHERE t.id = n.id AND t.id_source = 'name';
+
+-- name: adopt_ad_sets!
+-- Ad sets that were known by name get their platform's id.
+UPDATE ad_sets t SET external_id = n.external_id, id_source = 'platform', updated_at = now()
+FROM unnest(CAST(:ids AS bigint[]), CAST(:external_ids AS text[])) n (id, external_id)
+WHERE t.id = n.id AND t.id_source = 'name';
+
+-- name: adopt_ads!
+-- Ads that were known by name get their platform's id.
+UPDATE ads t SET external_id = n.external_id, id_source = 'platform', updated_at = now()
+FROM unnest(CAST(:ids AS bigint[]), CAST(:external_ids AS text[])) n (id, external_id)
+WHERE t.id = n.id AND t.id_source = 'name';
+
+-- name: describe_campaigns!
+-- What the newest upload says of each campaign stands; an attribute it does not name stays.
+UPDATE campaigns t
+SET name = CASE WHEN n.name IS NOT NULL AND (t.name_as_of IS NULL OR t.name_as_of <= :as_of)
+                THEN n.name ELSE t.name END,
+    name_as_of = CASE WHEN n.name IS NOT NULL THEN greatest(t.name_as_of, :as_of) ELSE t.name_as_of END,
+    status = CASE WHEN n.status IS NOT NULL AND (t.status_as_of IS NULL OR t.status_as_of <= :as_of)
+                  THEN n.status ELSE t.status END,
+    status_as_of = CASE WHEN n.status IS NOT NULL THEN greatest(t.status_as_of, :as_of)
+                        ELSE t.status_as_of END,
+    account_external_id = coalesce(n.account, t.account_external_id),
+    upload_id = CASE WHEN t.as_of <= :as_of THEN :upload_id ELSE t.upload_id END,
+    as_of = greatest(t.as_of, :as_of), updated_at = now()
+FROM unnest(CAST(:ids AS bigint[]), CAST(:names AS text[]), CAST(:statuses AS text[]),
+            CAST(:accounts AS text[])) n (id, name, status, account)
+WHERE t.id = n.id;
+
+-- name: describe_ad_sets!
+-- What the newest upload says of each ad set stands; an attribute it does not name stays.
+UPDATE ad_sets t
+SET name = CASE WHEN n.name IS NOT NULL AND (t.name_as_of IS NULL OR t.name_as_of <= :as_of)
+                THEN n.name ELSE t.name END,
+    name_as_of = CASE WHEN n.name IS NOT NULL THEN greatest(t.name_as_of, :as_of) ELSE t.name_as_of END,
+    status = CASE WHEN n.status IS NOT NULL AND (t.status_as_of IS NULL OR t.status_as_of <= :as_of)
+                  THEN n.status ELSE t.status END,
+    status_as_of = CASE WHEN n.status IS NOT NULL THEN greatest(t.status_as_of, :as_of)
+                        ELSE t.status_as_of END,
+    campaign_id = CASE WHEN n.campaign_id IS NOT NULL AND (t.parent_as_of IS NULL OR t.parent_as_of <= :as_of)
+                       THEN n.campaign_id ELSE t.campaign_id END,
+    parent_as_of = CASE WHEN n.campaign_id IS NOT NULL THEN greatest(t.parent_as_of, :as_of)
+                        ELSE t.parent_as_of END,
+    upload_id = CASE WHEN t.as_of <= :as_of THEN :upload_id ELSE t.upload_id END,
+    as_of = greatest(t.as_of, :as_of), updated_at = now()
+FROM unnest(CAST(:ids AS bigint[]), CAST(:names AS text[]), CAST(:statuses AS text[]),
+            CAST(:campaign_ids AS bigint[])) n (id, name, status, campaign_id)
+WHERE t.id = n.id;
+
+-- name: describe_ads!
+-- What the newest upload says of each ad stands; an attribute it does not name stays.
+UPDATE ads t
+SET name = CASE WHEN n.name IS NOT NULL AND (t.name_as_of IS NULL OR t.name_as_of <= :as_of)
+                THEN n.name ELSE t.name END,
+    name_as_of = CASE WHEN n.name IS NOT NULL THEN greatest(t.name_as_of, :as_of) ELSE t.name_as_of END,
+    status = CASE WHEN n.status IS NOT NULL AND (t.status_as_of IS NULL OR t.status_as_of <= :as_of)
+                  THEN n.status ELSE t.status END,
+    status_as_of = CASE WHEN n.status IS NOT NULL THEN greatest(t.status_as_of, :as_of)
+                        ELSE t.status_as_of END,
+    campaign_id = CASE WHEN n.campaign_id IS NOT NULL AND (t.parent_as_of IS NULL OR t.parent_as_of <= :as_of)
+                       THEN n.campaign_id ELSE t.campaign_id END,
+    ad_set_id = CASE WHEN n.campaign_id IS NOT NULL AND (t.parent_as_of IS NULL OR t.parent_as_of <= :as_of)
+                     THEN coalesce(n.ad_set_id, t.ad_set_id) ELSE t.ad_set_id END,
+    parent_as_of = CASE WHEN n.campaign_id IS NOT NULL THEN greatest(t.parent_as_of, :as_of)
+                        ELSE t.parent_as_of END,
+    upload_id = CASE WHEN t.as_of <= :as_of THEN :upload_id ELSE t.upload_id END,
+    as_of = greatest(t.as_of, :as_of), updated_at = now()
+FROM unnest(CAST(:ids AS bigint[]), CAST(:names AS text[]), CAST(:statuses AS text[]),
+            CAST(:campaign_ids AS bigint[]), CAST(:ad_set_ids AS bigint[]))
+    n (id, name, status, campaign_id, ad_set_id)
+WHERE t.id = n.id;
+
+-- name: next_daily_rows^
+-- Where the next batch of daily rows ends, and how many rows it has.
+SELECT max(row_index) AS last_row, count(*) AS rows FROM (
+    SELECT row_index FROM staging_rows
+    WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
+      AND row_index > :after_row AND validation_status = 'valid'
+      AND (promotion_error IS NOT NULL) = :only_failed
+    ORDER BY row_index
+    LIMIT :limit) batch;
+
+-- name: promote_daily_metrics^
+-- One batch of staged days stands in production, each metric with the newest number there is.
+-- Rows whose entities could not be resolved are left out, and counted.
+WITH batch AS MATERIALIZED (
+    SELECT s.row_index, s.raw_data AS d, s.merged_into,
+           c.resolved_id AS campaign_id, a.resolved_id AS ad_set_id, x.resolved_id AS ad_id,
+           c.resolved_id IS NULL OR c.error_code IS NOT NULL OR a.error_code IS NOT NULL
+               OR x.error_code IS NOT NULL AS unresolved
+    FROM staging_rows s
+    LEFT JOIN staging_id_resolution c ON c.staged_on = s.staged_on AND c.upload_id = s.upload_id
+        AND c.entity_type = 'campaign' AND c.row_index = (s.raw_data ->> 'campaign')::integer
+    LEFT JOIN staging_id_resolution a ON a.staged_on = s.staged_on AND a.upload_id = s.upload_id
+        AND a.entity_type = 'ad_set' AND a.row_index = (s.raw_data ->> 'ad_set')::integer
+    LEFT JOIN staging_id_resolution x ON x.staged_on = s.staged_on AND x.upload_id = s.upload_id
+        AND x.entity_type = 'ad' AND x.row_index = (s.raw_data ->> 'ad')::integer
+    WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 'daily_metric'
+      AND s.row_index > :after_row AND s.row_index <= :last_row AND s.validation_status = 'valid'
+      AND (s.promotion_error IS NOT NULL) = :only_failed
+), written AS (
+    INSERT INTO daily_metrics AS t
+        (workspace_id, client_id, platform, metric_date, campaign_id, ad_set_id, ad_id, currency,
+         spend, impressions, clicks, link_clicks, reach, conversions, conversion_value, source_rows,
+         upload_id, as_of)
+    SELECT :workspace_id, :client_id, :platform, (d ->> 'date')::date, campaign_id, ad_set_id, ad_id,
+           d ->> 'currency', (d ->> 'spend')::numeric, (d ->> 'impressions')::bigint,
+           (d ->> 'clicks')::bigint, (d ->> 'link_clicks')::bigint, (d ->> 'reach')::bigint,
+           (d ->> 'conversions')::numeric, (d ->> 'conversion_value')::numeric,
+           coalesce((d ->> 'source_rows')::integer, 1), :upload_id, :as_of
+    FROM batch
+    WHERE NOT unresolved AND merged_into IS NULL
+    -- One order for everybody: two promotions never wait for each other in a circle.
+    ORDER BY campaign_id, (d ->> 'date')::date, ad_id, ad_set_id
+    ON CONFLICT (workspace_id, campaign_id, metric_date, ad_id, ad_set_id, platform, client_id)
+    DO UPDATE SET
+        spend = newest(t.spend, coalesce(t.metric_as_of[1], t.as_of), excluded.spend, excluded.as_of),
+        impressions = newest(t.impressions, coalesce(t.metric_as_of[2], t.as_of), excluded.impressions, excluded.as_of),
+        clicks = newest(t.clicks, coalesce(t.metric_as_of[3], t.as_of), excluded.clicks, excluded.as_of),
+        link_clicks = newest(t.link_clicks, coalesce(t.metric_as_of[4], t.as_of), excluded.link_clicks, excluded.as_of),
+        reach = newest(t.reach, coalesce(t.metric_as_of[5], t.as_of), excluded.reach, excluded.as_of),
+        conversions = newest(t.conversions, coalesce(t.metric_as_of[6], t.as_of), excluded.conversions, excluded.as_of),
+        conversion_value = newest(t.conversion_value, coalesce(t.metric_as_of[7], t.as_of), excluded.conversion_value, excluded.as_of),
+        -- The currency is that of the spend; where neither has one, that of the newer row.
+        currency = CASE
+            WHEN t.spend IS NULL AND excluded.spend IS NULL THEN
+                CASE WHEN excluded.as_of > t.as_of THEN excluded.currency ELSE t.currency END
+            WHEN excluded.spend IS NULL
+                 OR t.spend IS NOT NULL AND coalesce(t.metric_as_of[1], t.as_of) >= excluded.as_of
+            THEN t.currency ELSE excluded.currency END,
+        metric_as_of = nullif(ARRAY[
+            newest_at(t.spend, coalesce(t.metric_as_of[1], t.as_of), excluded.spend, excluded.as_of),
+            newest_at(t.impressions, coalesce(t.metric_as_of[2], t.as_of), excluded.impressions, excluded.as_of),
+            newest_at(t.clicks, coalesce(t.metric_as_of[3], t.as_of), excluded.clicks, excluded.as_of),
+            newest_at(t.link_clicks, coalesce(t.metric_as_of[4], t.as_of), excluded.link_clicks, excluded.as_of),
+            newest_at(t.reach, coalesce(t.metric_as_of[5], t.as_of), excluded.reach, excluded.as_of),
+            newest_at(t.conversions, coalesce(t.metric_as_of[6], t.as_of), excluded.conversions, excluded.as_of),
+            newest_at(t.conversion_value, coalesce(t.metric_as_of[7], t.as_of), excluded.conversion_value, excluded.as_of)],
+            array_fill(greatest(t.as_of, excluded.as_of), ARRAY[7])),
+        source_rows = CASE WHEN excluded.as_of > t.as_of THEN excluded.source_rows ELSE t.source_rows END,
+        upload_id = CASE WHEN excluded.as_of > t.as_of THEN excluded.upload_id ELSE t.upload_id END,
+        as_of = greatest(t.as_of, excluded.as_of),
+        updated_at = now()
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM written) AS upserted,
+       (SELECT count(*) FROM batch WHERE NOT unresolved) AS promoted,
+       (SELECT array_agg(row_index) FROM batch WHERE unresolved) AS unresolved_rows;
+
+-- name: explain_unresolved!
+-- Rows of these entities are marked with the reason why they are not in production.
+UPDATE staging_rows s
+SET promotion_error = coalesce(
+    (SELECT r.error_code FROM staging_id_resolution r
+     WHERE r.staged_on = s.staged_on AND r.upload_id = s.upload_id AND r.error_code IS NOT NULL
+       AND (r.entity_type, r.row_index) IN (
+           ('campaign', (s.raw_data ->> 'campaign')::integer),
+           ('ad_set', (s.raw_data ->> 'ad_set')::integer), ('ad', (s.raw_data ->> 'ad')::integer))
+     LIMIT 1), 'foreign_key_missing')
+WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 'daily_metric'
+  AND s.row_index = ANY(CAST(:row_indexes AS integer[]));
+
+-- name: fail_daily_row!
+-- This row, and those that it carries, are not in production, for this reason.
+UPDATE staging_rows SET promotion_error = :code
+WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
+  AND validation_status = 'valid' AND (row_index = :row_index OR merged_into = :row_index);
+
+-- name: clear_promotion_errors!
+-- The failed rows of this range are about to be tried again.
+UPDATE staging_rows SET promotion_error = NULL
+WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
+  AND row_index > :after_row AND row_index <= :last_row AND promotion_error IS NOT NULL;
+
+-- name: affected_dates$
+-- The days that this upload wrote, in order.
+SELECT coalesce(array_agg(DISTINCT (raw_data ->> 'date')::date ORDER BY (raw_data ->> 'date')::date), '{}')
+FROM staging_rows
+WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
+  AND validation_status = 'valid' AND merged_into IS NULL AND promotion_error IS NULL;
+
+-- Cleanup --------------------------------------------------------------------------------------
+
+-- name: expired_staging_days
+-- Days whose staging may go.
+SELECT day FROM expired_staging_days(:keep_days) AS day;
+
+-- name: drop_staging_day$
+-- The day's staging is gone; false when an upload has taken it into use.
+SELECT drop_staging_day(:day, :keep_days);
+
+-- Questions ------------------------------------------------------------------------------------
+
+-- name: get_upload^
+-- One upload of the transaction's workspace.
+SELECT * FROM data_uploads WHERE id = :upload_id;
+
+-- name: upload_workspace$
+-- The workspace that an upload belongs to.
+SELECT workspace_id FROM data_uploads WHERE id = :upload_id;
+
+-- name: list_uploads
+-- Uploads of the transaction's workspace, newest first; every filter that is NULL is off.
+SELECT * FROM data_uploads
+WHERE (CAST(:client_id AS uuid) IS NULL OR client_id = :client_id)
+  AND (CAST(:platform AS text) IS NULL OR platform = :platform)
+  AND (CAST(:status AS text) IS NULL OR status = :status)
+  AND (CAST(:from_time AS timestamptz) IS NULL OR created_at >= :from_time)
+  AND (CAST(:to_time AS timestamptz) IS NULL OR created_at < :to_time)
+  AND (CAST(:before AS timestamptz) IS NULL OR created_at < :before)
+ORDER BY created_at DESC
+LIMIT :limit;
+
+-- name: upload_history
+-- What happened to the upload, in order.
+SELECT action, from_status, to_status, at, owner_id, claim_epoch, why FROM audit
+WHERE upload_id = :upload_id
+ORDER BY id;
+
+-- name: rejected_rows
+-- Rejected rows and rows that failed promotion, in file order.
+SELECT row_index, validation_errors, promotion_error, raw_data FROM staging_rows
+WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
+  AND row_index > :after_row
+  AND (validation_status = 'invalid' OR promotion_error IS NOT NULL)
+ORDER BY row_index
+LIMIT :limit;
+
+-- name: performance
+-- Sums of the deepest grain, grouped as asked, for each currency.
+SELECT CASE WHEN 'day' = ANY(:by) THEN p.metric_date END AS day,
+       CASE WHEN 'platform' = ANY(:by) THEN p.platform END AS platform,
+       CASE WHEN 'campaign' = ANY(:by) THEN c.external_id END AS campaign_id,
+       CASE WHEN 'campaign' = ANY(:by) THEN c.name END AS campaign,
+       p.currency, sum(p.spend) AS spend, sum(p.impressions)::bigint AS impressions,
+       sum(p.clicks)::bigint AS clicks, sum(p.link_clicks)::bigint AS link_clicks,
+       sum(p.conversions) AS conversions, sum(p.conversion_value) AS conversion_value,
+       count(*) AS rows
+FROM daily_performance p JOIN campaigns c ON c.id = p.campaign_id
+WHERE (CAST(:client_id AS uuid) IS NULL OR p.client_id = :client_id)
+  AND (CAST(:platform AS text) IS NULL OR p.platform = :platform)
+  AND (CAST(:from_date AS date) IS NULL OR p.metric_date >= :from_date)
+  AND (CAST(:to_date AS date) IS NULL OR p.metric_date <= :to_date)
+GROUP BY 1, 2, 3, 4, 5
+ORDER BY 1, 2, 3, 5
+LIMIT :limit;

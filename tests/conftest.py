@@ -1,0 +1,136 @@
+"""Servers, databases and the product's services for every kind of test."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+
+from app.adapters import blobs, database, embedded, migrations, signals
+from app.adapters.settings import Settings
+from app.kernel.clock import SystemClock
+from app.uploads import parse, promote, work
+from app.uploads.services import Services
+
+CORPUS = Path(__file__).parent / "corpus" / "ads"
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The PostgreSQL and Valkey of this test run."""
+
+    postgres: embedded.Postgres
+    valkey: embedded.Valkey
+
+    def sql(self, statement: str, *, dsn: str | None = None) -> list[Any]:
+        """Run one statement as the owner of everything."""
+        connection = psycopg2.connect(dsn or self.postgres.dsn)
+        try:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+                return cursor.fetchall() if cursor.description else []
+        finally:
+            connection.close()
+
+    def dsn_of(self, name: str) -> str:
+        return f"{self.postgres.dsn.rsplit('/', 1)[0]}/{name}"
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """One server of each kind for the whole run, with a migrated database as template."""
+    folder = tmp_path_factory.mktemp("servers")
+    with (
+        embedded.Postgres(folder / "postgres", durable=False) as postgres,
+        embedded.Valkey(folder / "valkey") as valkey,
+    ):
+        found = Servers(postgres, valkey)
+        found.sql("CREATE DATABASE template_migrated")
+        migrations.migrate(found.dsn_of("template_migrated"))
+        yield found
+
+
+@pytest.fixture
+def database_url(servers: Servers) -> Iterator[str]:
+    """A migrated database of this test's own."""
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    servers.sql(f"CREATE DATABASE {name} TEMPLATE template_migrated")
+    yield servers.dsn_of(name)
+    servers.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def owner_sql(servers: Servers, database_url: str) -> Callable[[str], list[Any]]:
+    """Run one statement in this test's database, past roles and policies."""
+    return lambda statement: servers.sql(statement, dsn=database_url)
+
+
+@dataclass
+class RecordedHints:
+    """A dispatch that only remembers what was sent."""
+
+    sent: list[str] = field(default_factory=list)
+
+    def send(self, task: str) -> None:
+        self.sent.append(task)
+
+
+@dataclass
+class SetClock(SystemClock):
+    """A clock that stands still and remembers how long it was asked to sleep."""
+
+    time: datetime = datetime(2026, 1, 15, 12, tzinfo=UTC)
+    slept: list[float] = field(default_factory=list)
+
+    def now(self) -> datetime:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+@pytest.fixture
+def services(servers: Servers, database_url: str, tmp_path: Path) -> Iterator[Services]:
+    """The product's services on a database, a file store and event streams of their own."""
+    settings = Settings(database_url=database_url, broker_url=servers.valkey.url, data_dir=tmp_path)
+    db = database.Database(database_url, name="tests")
+    yield Services(
+        settings,
+        db,
+        blobs.connect(settings.storage),
+        RecordedHints(),
+        signals.Streams(servers.valkey.url, prefix=f"test-{uuid.uuid4().hex[:8]}:"),
+        SystemClock(),
+    )
+    db.close()
+
+
+def work_off(services: Services) -> None:
+    """Every upload that can go on has gone on, in this process and in order."""
+    while work.run_next(services, "parse", parse.parse_upload) or work.run_next(
+        services, "promote", promote.promote_upload
+    ):
+        pass
+
+
+def with_clock(services: Services, clock: SystemClock) -> Services:
+    """The same services with another clock."""
+    return replace(services, clock=clock)
+
+
+def corpus_cases() -> list[dict[str, Any]]:
+    """What each corpus file must lead to."""
+    return json.loads((CORPUS / "expected.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def corpus_sequences() -> list[dict[str, Any]]:
+    """What two uploads in a row must lead to."""
+    return json.loads((CORPUS / "expected_sequences.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]

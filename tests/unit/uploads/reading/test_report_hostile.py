@@ -1,0 +1,229 @@
+"""Hostile and broken files: a known answer, in bounded time and memory, and never a crash."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+
+import pytest
+from report import CODES_OF_FILES, CODES_OF_ROWS, Report, lines, read, within
+
+HEADER = "Day,Campaign name,Impressions,Amount spent (USD),Note"
+ROW = "2025-09-01,Kiln,10,1.50,"
+MEGABYTE = 1 << 20
+
+
+def _sane(report: Report) -> None:
+    assert report.refused is None or report.refused in CODES_OF_FILES
+    assert set(report.codes) <= CODES_OF_ROWS
+    assert report.data == report.valid + report.rejected
+    assert len(report.daily) == report.valid - report.merged - report.identical
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(gzip.compress(bytes(64 * MEGABYTE)), id="zero bytes"),
+        pytest.param(gzip.compress((lines(HEADER) + (ROW + "\n") * 400_000).encode()), id="a long report"),
+    ],
+)
+def test_a_gzip_that_unpacks_beyond_the_limit_is_refused_early(data: bytes) -> None:
+    tracemalloc.start()
+    with within(3):
+        report = read(data, max_bytes=MEGABYTE)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert report.refused == "file_too_large"
+    assert peak < 16 * MEGABYTE
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_the_limit_counts_the_unpacked_bytes_and_includes_its_last_one(packed: bool) -> None:
+    text = lines(HEADER, ROW).encode()
+    data = gzip.compress(text) if packed else text
+    assert read(data, max_bytes=len(text)).refused is None
+    if packed:
+        assert read(data, max_bytes=len(text) - 1).refused == "file_too_large"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(gzip.compress(lines(HEADER, *[ROW] * 99).encode())[:-9], id="cut off"),
+        pytest.param(gzip.compress(lines(HEADER, ROW).encode())[:12], id="cut off at once"),
+        pytest.param(b"\x1f\x8b", id="two bytes"),
+        pytest.param(b"\x1f\x8b\x08" + bytes(40), id="zero bytes"),
+        pytest.param(gzip.compress(lines(HEADER, ROW).encode())[:-8] + bytes(8), id="bad sum"),
+        pytest.param(gzip.compress(gzip.compress(lines(HEADER, ROW).encode())), id="twice packed"),
+    ],
+)
+def test_a_damaged_gzip_is_refused(data: bytes) -> None:
+    report = read(data)
+    assert report.refused in CODES_OF_FILES
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param('"2025-09-01,Kiln,10,1.50,\n' * 20_000, id="unclosed quotes"),
+        pytest.param('2025-09-01,"Kiln,10,1.50,\n' * 20_001, id="unclosed names"),
+        pytest.param('2025-09-01,Kiln,10,1.50,"\n' * 20_001, id="unclosed ends"),
+        pytest.param('"' * 200_001, id="quotes"),
+        pytest.param('"\n' * 100_001, id="quotes on lines"),
+        pytest.param('2025-09-01,"K""' + '""' * 500_000, id="a name of quotes"),
+        pytest.param("," * 300_000 + "\n", id="a row of many empty cells"),
+        pytest.param("x," * 300_000 + "\n", id="a row of many cells"),
+        pytest.param("\n" * 1_000_000, id="a million blank lines"),
+        pytest.param("\r" * 1_000_000, id="a million carriage returns"),
+        pytest.param(" \n" * 300_000, id="lines of blanks"),
+        pytest.param(",,,,\n" * 200_000, id="lines of commas"),
+        pytest.param("\0" * 1_000_000, id="zero bytes"),
+        pytest.param("2025-09-01,\0,10,1.50,\n" * 5_000, id="a zero byte in each row"),
+        pytest.param("\ufeff" * 100_000, id="byte order marks"),
+        pytest.param("2025-09-01,Kiln," + "9" * 100_000 + ",1.50,\n", id="many digits"),
+        pytest.param("2025-09-01,Kiln,1," + "1." * 50_000 + ",\n", id="many points"),
+        pytest.param("2025-09-01,Kiln,1," + "1,".join("9" * 9) + "e999999999,\n", id="exponent"),
+        pytest.param("2025-09-01,Kiln,1,1e999999999,\n" * 100, id="exponents"),
+        pytest.param("2025-09-01,Kiln,1,1e-999999999,\n" * 100, id="negative exponents"),
+        pytest.param("9" * 100_000 + ",Kiln,1,1.50,\n", id="a day of many digits"),
+        pytest.param("1/" * 50_000 + ",Kiln,1,1.50,\n", id="a day of many parts"),
+        pytest.param(" " * 200_000 + "x,Kiln,1,1.50,\n", id="a day far to the right"),
+        pytest.param("2025-09-01,T" + "otal " * 50_000 + ",1,1.50,\n", id="a long total"),
+    ],
+)
+@pytest.mark.parametrize("whole", [True, False], ids=["below a header", "alone"])
+def test_a_hostile_body_is_read_in_bounded_time(body: str, whole: bool) -> None:
+    with within(4):
+        _sane(read(lines(HEADER, ROW) + body if whole else body, currency="USD"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b"x" * 30 * MEGABYTE, id="without a delimiter"),
+        pytest.param(b'2025-09-01,"' + b"x" * 30 * MEGABYTE, id="in an open quote"),
+    ],
+)
+def test_a_line_of_thirty_megabytes_is_survived(line: bytes) -> None:
+    with within(4):
+        _sane(read(lines(HEADER, ROW).encode() + line + b"\n"))
+
+
+@pytest.mark.parametrize("column", [1, 4], ids=["name", "unknown column"])
+def test_a_cell_of_200_kilobytes_costs_no_other_row(column: int) -> None:
+    cells = ["2025-09-02", "Loft", "10", "1.50", ""]
+    cells[column] = "x" * 200_000
+    report = read(lines(HEADER, ROW, ",".join(cells), "2025-09-03,Kiln,10,1.50,"))
+    assert (report.refused, report.data) == (None, 3)
+    assert {"2025-09-01", "2025-09-03"} <= set(report.dates)
+    if column == 4:
+        assert report.rejects == ()
+
+
+def test_ten_thousand_columns_are_read() -> None:
+    more = [f"Column {n}" for n in range(10_000)]
+    row = ROW + "," + ",".join("1" * 10_000)
+    with within(3):
+        report = read(lines(HEADER + "," + ",".join(more), row, row.replace("Kiln", "Loft")))
+    assert (report.refused, report.valid) == (None, 2)
+
+
+def test_ten_thousand_columns_of_one_name_are_compared_in_time() -> None:
+    with within(3):
+        report = read(lines(HEADER + ",Reach" * 5_000, ROW + ",7" * 5_000))
+    assert (report.refused, report.column("reach")) == (None, [7])
+
+
+def test_a_file_that_ends_inside_of_a_quote_loses_no_row_before_it() -> None:
+    report = read(lines(HEADER, ROW, "2025-09-02,Kiln,10,1.50,") + '2025-09-03,"Kil')
+    assert (report.refused, report.dates) == (None, ["2025-09-01", "2025-09-02"])
+    assert (report.data, report.rejected) == (3, 1)
+
+
+def test_a_stray_quote_does_not_swallow_the_rest_unseen() -> None:
+    rows = [f"2025-09-{n:02d},Kiln,10,1.50," for n in range(1, 21)]
+    rows[9] = '2025-09-10,"Kiln,10,1.50,'
+    report = read(lines(HEADER, *rows))
+    _sane(report)
+    # ten rows have become one cell: that must be seen, as a refusal or a rejected row
+    assert report.refused is not None or report.rejected >= 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[" * 100_000, id="arrays"),
+        pytest.param('{"a":' * 100_000, id="objects"),
+        pytest.param('{"data":' * 50_000, id="wrappers"),
+        pytest.param("[" * 100_000 + "]" * 100_000, id="closed arrays"),
+        pytest.param('[{"spend":' + "[" * 100_000 + "]" * 100_000 + "}]", id="a deep value"),
+        pytest.param('{"data":[' + "{}," * 200_000 + "{}]}", id="empty rows"),
+        pytest.param("[" + "5," * 200_000 + "5]", id="numbers for rows"),
+        pytest.param("[" + "[]," * 200_000 + "[]]", id="arrays for rows"),
+        pytest.param('[{"spend":' + "9" * 1_000_000 + "}]", id="many digits"),
+        pytest.param('[{"spend":1e999999999}]', id="exponent"),
+        pytest.param('[{"spend":1e-999999999}]', id="negative exponent"),
+        pytest.param('[{"impressions":1e999999999}]', id="exponent of a count"),
+        pytest.param('[{"campaign_id":1e999999999,"date":"2025-09-01"}]', id="exponent of an id"),
+        pytest.param('{"' + "k" * 1_000_000 + '":1}', id="a long key"),
+        pytest.param("[{" + ",".join(f'"k{n}":1' for n in range(100_000)) + "}]", id="many keys"),
+        pytest.param("[" + ",".join(f'{{"spend":1,"k{n}":1}}' for n in range(20_000)) + "]", id="new keys"),
+        pytest.param('{"data":[],"data":[]}', id="a key twice"),
+        pytest.param('["\\', id="half an escape"),
+        pytest.param('["\\ud800"]', id="half a pair"),
+        pytest.param("{}\n" * 100_000, id="empty rows on lines"),
+        pytest.param('{"a"\n' * 100_000, id="broken lines"),
+        pytest.param("{" * 1_000_000, id="braces"),
+        pytest.param("nul", id="half a word"),
+        pytest.param("-", id="a sign"),
+        pytest.param("{'a': 1}", id="another notation"),
+    ],
+)
+@pytest.mark.parametrize("platform", ["meta", "google", "tiktok"])
+def test_hostile_json_is_answered_in_bounded_time(text: str, platform: str) -> None:
+    with within(4):
+        _sane(read(text, platform, "USD"))
+
+
+@pytest.mark.parametrize(
+    ("key", "number"),
+    [
+        ("spend", "9" * 10_000),
+        ("impressions", "9" * 10_000),
+        ("spend", "1e400"),
+        ("spend", "1e999999999"),
+        ("impressions", "1e999999999"),
+        ("impressions", "9223372036854775808"),
+    ],
+)
+def test_a_number_that_no_table_holds_rejects_its_row_alone(key: str, number: str) -> None:
+    row = {
+        "date_start": "2025-09-01",
+        "date_stop": "2025-09-01",
+        "account_currency": "USD",
+        "campaign_id": "7",
+        "spend": "1.50",
+        "impressions": "10",
+    }
+    rows = [{**row, "campaign_id": str(n)} for n in range(1, 20)]
+    for quote in ("", '"'):
+        text = json.dumps([*rows, {**row, key: "@"}]).replace('"@"', f"{quote}{number}{quote}")
+        report = read(text)
+        assert (report.refused, report.codes) == (None, ["invalid_number"])
+
+
+def test_rows_of_one_key_are_settled_in_bounded_time() -> None:
+    rows = [f"2025-09-01,Kiln,7,{n},All,{n},1.50" for n in range(20_000)]
+    header = "Day,Campaign name,Campaign ID,Age,Gender,Impressions,Amount spent (USD)"
+    with within(4):
+        report = read(lines(header, *rows))
+    assert (report.merged, report.total("spend")) == (19_999, {"USD": 30_000})
+
+
+def test_rows_in_conflict_are_rejected_in_bounded_time() -> None:
+    rows = [f"2025-09-01,Kiln,7,{n},1.50" for n in range(20_000)]
+    header = "Day,Campaign name,Campaign ID,Impressions,Amount spent (USD)"
+    with within(4):
+        report = read(lines(header, *rows))
+    assert report.rejected == 20_000

@@ -1,0 +1,1 @@
+"""The Celery fleet: application, task base, thin tasks."""

@@ -1,0 +1,50 @@
+"""The Celery application of the fleet: `celery -A workers.fleet worker -Q parse`."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from celery.signals import worker_process_init, worker_ready, worker_shutting_down
+
+from app.adapters import dispatch, logs
+from app.adapters.settings import Settings
+from app.kernel import errors
+from app.uploads import recover, services
+
+settings = Settings.from_env()
+app = dispatch.celery_app(settings.broker_url)
+app.conf.imports = ("workers.tasks",)
+
+log = logs.get(__name__)
+current = services.connect(settings, name="headworks worker")
+"""The services of this process. Connections are made on first use, in the process that uses them."""
+
+_stopping = threading.Event()
+
+
+@worker_process_init.connect
+def _begin_child(**_: Any) -> None:
+    # The parent's sockets are the parent's: a connection shared across a fork garbles both sides.
+    current.db.forget_connections()
+    logs.configure("worker")
+
+
+@worker_ready.connect
+def _begin_sweeping(**_: Any) -> None:
+    logs.configure("worker")
+    threading.Thread(target=_sweep_now_and_then, daemon=True).start()
+
+
+@worker_shutting_down.connect
+def _end_sweeping(**_: Any) -> None:
+    _stopping.set()
+
+
+def _sweep_now_and_then() -> None:
+    sweeper = services.connect(settings, name="headworks sweep")
+    while not _stopping.wait(settings.sweep_seconds):
+        try:
+            recover.sweep(sweeper)
+        except errors.HeadworksError as error:
+            log.warning("sweep_failed", code=error.code)

@@ -1,0 +1,42 @@
+"""The tasks: each is one call. A task carries no data: what is to be done stands in the tables."""
+
+from __future__ import annotations
+
+from app.uploads import cleanup, drop, events, parse, promote, work
+from workers.fleet import app, current
+
+
+@app.task(name="uploads.scan_drop")
+def scan_drop() -> None:
+    """Complete files in the watched folder are taken in."""
+    drop.scan(current)
+
+
+@app.task(name="uploads.parse")
+def parse_next() -> None:
+    """The upload that waits longest is parsed."""
+    work.run_next(current, "parse", parse.parse_upload)
+
+
+@app.task(name="uploads.promote")
+def promote_next() -> None:
+    """The upload that waits longest is promoted."""
+    work.run_next(current, "promote", promote.promote_upload)
+
+
+@app.task(name="uploads.relay")
+def relay_events() -> None:
+    """Committed events are on their streams."""
+    events.relay(current)
+
+
+@app.task(name="uploads.audit")
+def record_events() -> None:
+    """Published events stand in the audit log."""
+    events.record_in_audit(current)
+
+
+@app.task(name="uploads.cleanup")
+def drop_expired_staging() -> None:
+    """Expired staging is gone."""
+    cleanup.drop_expired(current)
