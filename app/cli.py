@@ -7,16 +7,14 @@ import json
 import os
 import sys
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
-import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from app.adapters import migrations
 from app.adapters.settings import Settings
+from app.client import TERMINAL, Client, RequestRefused, Unreachable
 from app.kernel import errors
 
 EXIT_CODES = {
@@ -28,17 +26,9 @@ EXIT_CODES = {
     "refused": 4,  # the instance refuses the request
     "partial": 5,  # the upload is partial: some rows failed promotion
 }
+OF_STATUS = {"completed": "done", "partial": "partial", "failed": "failed"}
 
-TERMINAL = ("completed", "partial", "failed")
 POLL_SECONDS = 0.3
-
-
-class _Stop(Exception):
-    """The command ends here: how, and a sentence for stderr."""
-
-    def __init__(self, how: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.how = how
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,14 +37,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run: Callable[[argparse.Namespace], int] = options.run
     try:
         return run(options)
-    except _Stop as stop:
-        print(stop, file=sys.stderr)
-        return EXIT_CODES[stop.how]
-    except errors.HeadworksError as error:
-        print(error.sentence, file=sys.stderr)
-        return EXIT_CODES["failed"]
+    except Unreachable as error:
+        return _end("unreachable", error)
+    except RequestRefused as error:
+        return _end("refused", error)
+    except (errors.HeadworksError, OSError) as error:
+        return _end("failed", error)
     except KeyboardInterrupt:
         return 130
+
+
+def _end(how: str, error: Exception) -> int:
+    print(error, file=sys.stderr)
+    return EXIT_CODES[how]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -130,9 +125,8 @@ def _instance_file(data: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise _Stop(
-            "unreachable",
-            f"No instance runs in {data}: start one with ./scripts/up, or give --data.",
+        raise Unreachable(
+            f"No instance runs in {data}: start one with ./scripts/up, or give --data."
         ) from None
 
 
@@ -140,7 +134,7 @@ def _instance_file(data: Path) -> str:
 
 
 def _upload(options: argparse.Namespace) -> int:
-    api = _Api(options.data)
+    api = _client(options)
     fields = {
         "workspace_id": options.workspace,
         "platform": options.platform,
@@ -158,13 +152,13 @@ def _upload(options: argparse.Namespace) -> int:
     print(json.dumps(_brief(upload), indent=1, ensure_ascii=False))
     if upload["status"] != "completed":
         print(upload["error_text"], file=sys.stderr)
-    return EXIT_CODES[{"completed": "done"}.get(upload["status"], upload["status"])]
+    return EXIT_CODES[OF_STATUS[upload["status"]]]
 
 
-def _watch(api: _Api, upload_id: str) -> dict[str, Any]:
+def _watch(api: Client, upload_id: str) -> dict[str, Any]:
     shown = None
     while True:
-        upload = api.get(f"/v1/uploads/{upload_id}")
+        upload: dict[str, Any] = api.get(f"/v1/uploads/{upload_id}")
         line = f"{upload['status']}: {upload['staged_rows']} rows staged, {upload['promoted_rows']} promoted"
         if line != shown:
             print(line, file=sys.stderr)
@@ -183,7 +177,7 @@ def _brief(upload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _list(options: argparse.Namespace) -> int:
-    api = _Api(options.data)
+    api = _client(options)
     wanted = {
         "workspace_id": options.workspace,
         "status": options.status,
@@ -203,85 +197,30 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    upload = _Api(options.data).get(f"/v1/uploads/{options.upload_id}")
+    upload = _client(options).get(f"/v1/uploads/{options.upload_id}")
     print(json.dumps(upload, indent=1, ensure_ascii=False))
     return EXIT_CODES["done"]
 
 
 def _errors(options: argparse.Namespace) -> int:
-    sys.stdout.write(_Api(options.data).text(f"/v1/uploads/{options.upload_id}/errors.csv"))
+    sys.stdout.write(_client(options).text(f"/v1/uploads/{options.upload_id}/errors.csv"))
     return EXIT_CODES["done"]
 
 
 def _requeue(options: argparse.Namespace) -> int:
-    api = _Api(options.data)
+    api = _client(options)
     answer = api.post(f"/v1/uploads/{options.upload_id}/requeue", {"reason": options.reason})
     print(f"upload {answer['upload_id']} is {answer['status']} again", file=sys.stderr)
     return EXIT_CODES["done"]
 
 
-class _Api:
-    """The HTTP API of the instance that the environment, or the local data folder, names."""
-
-    def __init__(self, data: Path) -> None:
-        found = dict(os.environ)
-        if "HEADWORKS_URL" not in found:
-            lines = _instance_file(data).splitlines()
-            found |= dict(line.split("=", 1) for line in lines if "=" in line)
-        self._url = found["HEADWORKS_URL"].rstrip("/")
-        self._key = found.get("HEADWORKS_API_KEY", "")
-
-    def get(self, path: str) -> dict[str, Any]:
-        return json.loads(self.text(path))  # type: ignore[no-any-return]
-
-    def text(self, path: str) -> str:
-        return self._send(path, None, "").decode()
-
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return json.loads(self._send(path, json.dumps(body).encode(), "application/json"))  # type: ignore[no-any-return]
-
-    def upload(self, file: Path, fields: dict[str, str | None]) -> dict[str, Any]:
-        try:
-            content = file.read_bytes()
-        except OSError as error:
-            raise _Stop("failed", f"{file} cannot be read: {error.strerror}.") from None
-        boundary = uuid.uuid4().hex
-        parts = [
-            f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
-            for name, value in {**fields, "filename": file.name}.items()
-            if value is not None
-        ]
-        parts.append(
-            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="upload"\r\n'
-            "Content-Type: application/octet-stream\r\n\r\n".encode()
-        )
-        parts += [content, f"\r\n--{boundary}--\r\n".encode()]
-        answer = self._send("/v1/uploads", b"".join(parts), f"multipart/form-data; boundary={boundary}")
-        return json.loads(answer)  # type: ignore[no-any-return]
-
-    def _send(self, path: str, body: bytes | None, content_type: str) -> bytes:
-        request = urllib.request.Request(self._url + path, data=body)
-        if content_type:
-            request.add_header("Content-Type", content_type)
-        if self._key:
-            request.add_header("Authorization", f"Bearer {self._key}")
-        try:
-            with urllib.request.urlopen(request, timeout=60) as response:
-                return response.read()  # type: ignore[no-any-return]
-        except urllib.error.HTTPError as error:
-            raise _Stop("refused", _detail(error)) from None
-        except (urllib.error.URLError, TimeoutError) as error:
-            raise _Stop(
-                "unreachable",
-                f"Nothing answers at {self._url} ({getattr(error, 'reason', error)}).",
-            ) from None
-
-
-def _detail(error: urllib.error.HTTPError) -> str:
-    try:
-        return f"Refused: {json.loads(error.read())['detail']}"
-    except (ValueError, KeyError):
-        return f"Refused: HTTP {error.code}."
+def _client(options: argparse.Namespace) -> Client:
+    """A client of the instance that the environment, or the local data folder, names."""
+    found = dict(os.environ)
+    if "HEADWORKS_URL" not in found:
+        lines = _instance_file(options.data).splitlines()
+        found |= dict(line.split("=", 1) for line in lines if "=" in line)
+    return Client(found["HEADWORKS_URL"], found.get("HEADWORKS_API_KEY", ""))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ writes to its own file in `DATA/logs`.
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from app import samples as sample_reports
 from app.adapters import embedded
 from app.adapters.embedded import Fleet, machine
 from app.adapters.embedded.procfile import STOP_SECONDS
+from app.client import Client, ClientError
 
 ROOT = Path(__file__).parent.parent
 HOST = "127.0.0.1"
@@ -44,6 +46,7 @@ FAILURES = (
     embedded.EmbeddedError,
     embedded.FolderInUse,
     sample_reports.SampleError,
+    ClientError,
     OSError,
 )
 
@@ -135,9 +138,7 @@ def _wait_for_port(port: int, seconds: float) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _start_services(
-    running: contextlib.ExitStack, port: int, data: Path
-) -> tuple[list[Service], Instance]:
+def _start_services(running: contextlib.ExitStack, port: int, data: Path) -> tuple[list[Service], Instance]:
     """What the environment does not name is started here."""
     services: list[Service] = []
     instance = Instance(
@@ -178,9 +179,18 @@ def _environment(instance: Instance, port: int) -> dict[str, str]:
         "HEADWORKS_FLOWER_PORT": str(FLOWER_PORT if usual else machine.free_port()),
         # Flower reads this one by itself; on its command line everybody could read the password.
         "FLOWER_BASIC_AUTH": f"headworks:{instance.api_key}",
+        "PROMETHEUS_MULTIPROC_DIR": str(_fresh_metrics(instance.data_dir)),
         "REMAP_SIGTERM": "SIGQUIT",  # A stopped worker hands its work back, see celeryconfig.
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def _fresh_metrics(data: Path) -> Path:
+    """A folder for the counters of every process: they begin anew with the instance."""
+    folder = data / "metrics"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 def _migrate(env: dict[str, str], data: Path) -> None:
@@ -236,9 +246,7 @@ def _wait_until_ready(instance: Instance, check: Callable[[], None]) -> None:
         except OSError as error:
             said = str(error)
         time.sleep(POLL_SECONDS)
-    raise UpError(
-        f"{instance.url}/readyz was not ready after {READY_SECONDS:.0f} s, it said: {said}"
-    )
+    raise UpError(f"{instance.url}/readyz was not ready after {READY_SECONDS:.0f} s, it said: {said}")
 
 
 def _publish(running: contextlib.ExitStack, instance: Instance) -> None:
@@ -253,12 +261,12 @@ def _instance_file(data: Path) -> Path:
 
 
 def _ingest_samples(instance: Instance, check: Callable[[], None]) -> None:
-    api = sample_reports.Api(instance.url, instance.api_key)
+    client = Client(instance.url, instance.api_key)
     began = time.monotonic()
-    uploads = sample_reports.ingest(api, check)
+    uploads = sample_reports.ingest(client, check)
     _say(f"{len(uploads)} sample reports are in after {time.monotonic() - began:.1f} s")
     print(f"\n{sample_reports.uploads_table(uploads)}", end="\n\n")
-    print(sample_reports.performance_table(api), end="\n\n", flush=True)
+    print(sample_reports.performance_table(client), end="\n\n", flush=True)
 
 
 def _show_addresses(instance: Instance, env: dict[str, str]) -> None:

@@ -277,7 +277,7 @@ def performance() -> flask.Response:
     keys = {"day": ["day"], "platform": ["platform"], "campaign": ["campaign_id", "campaign"]}
     hidden = {key for part, names in keys.items() if part not in by for key in names}
     found = [{name: value for name, value in row._asdict().items() if name not in hidden} for row in rows]
-    return flask.jsonify({"performance": found})
+    return flask.jsonify({"rows": found})
 
 
 # -- the shapes of the answers

@@ -21,8 +21,8 @@ class Postgres(Server):
     stop_steps = ((signal.SIGINT, STOP_SECONDS), (signal.SIGQUIT, 2.0))
 
     def __init__(self, folder: Path, port: int | None = None, *, durable: bool = True) -> None:
-        """`durable=False` is for tests: it is faster, but the server's end by SIGKILL loses the
-        last commits, and that of the machine may lose everything.
+        """`durable=False` is for tests: it is faster, and survives the server's end by SIGKILL, but
+        not that of the machine.
         """
         super().__init__(folder, port)
         self._durable = durable
@@ -92,7 +92,7 @@ class Postgres(Server):
             "log_timezone": "UTC",
         }
         if not self._durable:
-            settings |= dict.fromkeys(("fsync", "synchronous_commit", "full_page_writes"), "off")
+            settings |= dict.fromkeys(("fsync", "full_page_writes"), "off")
         argv = [str(self._binary()), "-D", str(self.data)]
         return argv + [part for item in settings.items() for part in ("-c", "=".join(item))], b""
 

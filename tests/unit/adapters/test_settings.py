@@ -1,0 +1,39 @@
+"""Settings come from the environment, and what is wrong with them is said in a sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.adapters.settings import Settings, SettingsError
+
+GOOD = {
+    "HEADWORKS_DATABASE_URL": "postgresql://localhost/headworks",
+    "HEADWORKS_BROKER_URL": "redis://localhost/0",
+    "HEADWORKS_DATA_DIR": "/data",
+}
+
+
+def test_a_number_is_read() -> None:
+    assert Settings.from_env({**GOOD, "HEADWORKS_LEASE_SECONDS": "2.5"}).lease_seconds == 2.5
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_missing_setting_is_named(name: str) -> None:
+    with pytest.raises(SettingsError, match=name):
+        Settings.from_env({key: value for key, value in GOOD.items() if key != name})
+
+
+def test_a_number_that_is_none_is_named() -> None:
+    with pytest.raises(SettingsError, match="HEADWORKS_UPLOAD_BYTES is 'many', which is no int"):
+        Settings.from_env({**GOOD, "HEADWORKS_UPLOAD_BYTES": "many"})
+
+
+def test_a_redis_cluster_is_refused_as_broker() -> None:
+    with pytest.raises(SettingsError, match="Redis Cluster"):
+        Settings.from_env({**GOOD, "HEADWORKS_BROKER_URL": "redis+cluster://localhost/0"})
+
+
+def test_files_go_to_the_data_folder_unless_told_otherwise() -> None:
+    assert Settings.from_env(GOOD).storage == "file:///data/files"
+    other = Settings.from_env({**GOOD, "HEADWORKS_STORAGE_URL": "s3://bucket/prefix"})
+    assert other.storage == "s3://bucket/prefix"
