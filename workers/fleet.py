@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from typing import Any
 
-from celery.signals import worker_process_init, worker_ready, worker_shutting_down
+from celery.signals import task_prerun, worker_process_init, worker_ready, worker_shutting_down
 
 from app.adapters import dispatch, logs
 from app.adapters.settings import Settings
 from app.kernel import errors
-from app.uploads import recover, services
+from app.uploads import leases, recover, services
 
 settings = Settings.from_env()
 app = dispatch.celery_app(settings.broker_url)
@@ -20,6 +21,9 @@ log = logs.get(__name__)
 current = services.connect(settings, name="headworks worker")
 """The services of this process. Connections are made on first use, in the process that uses them."""
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
+"""What ends a pool process: the second with REMAP_SIGTERM=SIGQUIT, as the Procfile is run."""
+
 _stopping = threading.Event()
 
 
@@ -28,6 +32,19 @@ def _begin_child(**_: Any) -> None:
     # The parent's sockets are the parent's: a connection shared across a fork garbles both sides.
     current.db.forget_connections()
     logs.configure("worker")
+
+
+@task_prerun.connect
+def _begin_task(**_: Any) -> None:
+    # Not when the process begins: the pool sets handlers of its own after that.
+    for number in STOP_SIGNALS:
+        signal.signal(number, _hand_back)
+
+
+def _hand_back(_signum: int, _frame: object) -> None:
+    """Asked to stop: the work at hand is given back rather than lost to a lease that runs out."""
+    if not leases.ask_to_stop():
+        raise SystemExit(0)
 
 
 @worker_ready.connect

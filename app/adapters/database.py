@@ -77,9 +77,15 @@ class Database:
         *,
         name: str = "headworks",
         timeout_seconds: float = 60.0,
+        idle_seconds: float = 10.0,
         pool_size: int = 5,
     ) -> None:
-        self._timeout = f"{math.ceil(timeout_seconds * 1000)}ms"
+        """One statement may take `timeout_seconds`, a pause between two of a transaction `idle_seconds`.
+
+        Whoever takes longer is cut off, so that a frozen process holds nobody up for long.
+        """
+        self._timeout_seconds = timeout_seconds
+        self._idle_seconds = idle_seconds
         self._engine = sqlalchemy.create_engine(
             sqlalchemy.engine.make_url(url).set(drivername="postgresql+psycopg2"),
             pool_size=pool_size,
@@ -93,12 +99,15 @@ class Database:
                 "keepalives_idle": 10,
                 "keepalives_interval": 5,
                 "keepalives_count": 3,
+                "tcp_user_timeout": 20_000,
                 "cursor_factory": psycopg2.extras.NamedTupleCursor,
             },
         )
 
     @contextmanager
-    def transaction(self, role: str, workspace_id: UUID | None = None) -> Iterator[Connection]:
+    def transaction(
+        self, role: str, workspace_id: UUID | None = None, *, timeout_seconds: float | None = None
+    ) -> Iterator[Connection]:
         """One transaction as `headworks_<role>`, seeing only the rows of `workspace_id`.
 
         Committed when the block ends, rolled back when it raises. Driver errors leave it as the
@@ -119,8 +128,8 @@ class Database:
                         (
                             f"headworks_{role}",
                             str(workspace_id or ""),
-                            self._timeout,
-                            self._timeout,
+                            _milliseconds(timeout_seconds or self._timeout_seconds),
+                            _milliseconds(self._idle_seconds),
                         ),
                     )
                 yield connection
@@ -147,6 +156,10 @@ class Database:
     def close(self) -> None:
         """Close every idle connection."""
         self._engine.dispose()
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{math.ceil(seconds * 1000)}ms"
 
 
 @contextmanager

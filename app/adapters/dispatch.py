@@ -32,8 +32,10 @@ class CeleryDispatch:
     def send(self, task: str) -> None:
         try:
             self._app.send_task(task)
-        except kombu.exceptions.OperationalError as error:
+        except (kombu.exceptions.KombuError, OSError) as error:
             log.warning("hint_not_sent", task=task, reason=type(error).__name__)
+            # A fresh connection declares its queues anew: after a FLUSHALL they are gone.
+            self._app.pool.force_close_all()
 
 
 def celery_app(broker_url: str) -> celery.Celery:

@@ -34,6 +34,7 @@ class Settings:
     drop_stable_seconds: float = 5.0
     upload_bytes: int = 50 * 1024 * 1024  # D6.6 §3.2
     unpacked_bytes: int = 400 * 1024 * 1024  # of a gzip file: eight times the largest upload
+    staging_chunk_rows: int = 10_000  # source rows that one commit of parse stages
     lease_seconds: float = 10.0
     sweep_seconds: float = 2.0
     statement_timeout_seconds: float = 60.0
@@ -71,6 +72,7 @@ class Settings:
             "drop_stable_seconds": float,
             "upload_bytes": int,
             "unpacked_bytes": int,
+            "staging_chunk_rows": int,
             "lease_seconds": float,
             "sweep_seconds": float,
             "statement_timeout_seconds": float,

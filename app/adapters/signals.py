@@ -67,4 +67,3 @@ class Streams:
             return abandoned
         fresh: Any = self._redis.xreadgroup(group, consumer, {stream: ">"}, count=100)
         return fresh[0][1] if fresh else []
-

@@ -16,6 +16,24 @@ log = logs.get(__name__)
 BEATS_PER_LEASE = 4
 
 
+class Interrupted(SystemExit):
+    """The worker is asked to stop: the upload is handed back, and nothing is lost or counted."""
+
+
+_stop_asked = threading.Event()
+_held = threading.Event()
+
+
+def ask_to_stop() -> bool:
+    """This process begins nothing more; whether it holds an upload, which it gives back soon.
+
+    Only a wish, since it comes from a signal: an exception out of a handler could strike anywhere,
+    also within the driver, which hides it. The work looks for the wish between its steps.
+    """
+    _stop_asked.set()
+    return _held.is_set()
+
+
 class Lease:
     """One worker's hold on one upload."""
 
@@ -25,7 +43,12 @@ class Lease:
         self._done = threading.Event()
 
     def check(self) -> None:
-        """Returns while the upload is this worker's; Conflict once another one may have it."""
+        """Returns while the upload is this worker's, and it may go on.
+
+        Conflict once another worker may have it, Interrupted when this one is asked to stop.
+        """
+        if _stop_asked.is_set():
+            raise Interrupted(0)
         if self._lost.is_set():
             raise errors.Conflict(f"The lease on upload {self._claim.upload_id} is lost.")
 
@@ -58,8 +81,10 @@ def held(db: database.Database, claim: Claim, *, lease_seconds: float) -> Iterat
         target=lease.beat, args=(db,), kwargs={"lease_seconds": lease_seconds}, daemon=True
     )
     heart.start()
+    _held.set()
     try:
         yield lease
     finally:
+        _held.clear()
         lease.end()
         heart.join(timeout=lease_seconds)

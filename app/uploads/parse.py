@@ -74,7 +74,7 @@ def _stage(services: Services, claim: Claim, lease: Lease, rows: Iterator[list[S
     rest = itertools.dropwhile(lambda staged: staged[-1].row_index < done, rows)
     while True:
         lease.check()
-        feed = ChunkFeed(claim, rest)
+        feed = ChunkFeed(claim, rest, limit=services.settings.staging_chunk_rows)
         retries.call(lambda: _commit_chunk(services, claim, feed), services.clock)  # noqa: B023
         if feed.exhausted:
             return
@@ -87,7 +87,9 @@ def _staged_before(services: Services, claim: Claim) -> int:
 
 
 def _commit_chunk(services: Services, claim: Claim, feed: ChunkFeed) -> None:
-    with services.db.transaction("parse", claim.workspace_id) as conn:
+    # A COPY waits for its client: one that froze must not keep the rows from the next owner.
+    seconds = 2 * services.settings.lease_seconds
+    with services.db.transaction("parse", claim.workspace_id, timeout_seconds=seconds) as conn:
         # When the connection broke while committing, the chunk may be there already.
         if 0 <= feed.last_row < staging_store.staged_rows(conn, claim):
             return

@@ -33,7 +33,11 @@ def connect(settings: Settings, *, name: str) -> Services:
     return Services(
         settings,
         database.Database(
-            settings.database_url, name=name, timeout_seconds=settings.statement_timeout_seconds
+            settings.database_url,
+            name=name,
+            timeout_seconds=settings.statement_timeout_seconds,
+            # An owner that pauses within a transaction for longer than its lease has lost it anyway.
+            idle_seconds=settings.lease_seconds,
         ),
         blobs.connect(settings.storage, endpoint_url=settings.storage_endpoint_url),
         dispatch.CeleryDispatch(dispatch.celery_app(settings.broker_url)),

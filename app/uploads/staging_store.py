@@ -19,7 +19,6 @@ from app.uploads.store import Claim
 
 _sql = queries.load("uploads")
 
-CHUNK_ROWS = 10_000
 BLOCK_ROWS = 250
 """Rows handed to the server at once: it works on one block while the next is made."""
 
@@ -34,7 +33,7 @@ class ChunkFeed:
     After a failed COPY it can be read again from its beginning.
     """
 
-    def __init__(self, claim: Claim, rows: Iterator[list[Staged]], *, limit: int = CHUNK_ROWS) -> None:
+    def __init__(self, claim: Claim, rows: Iterator[list[Staged]], *, limit: int) -> None:
         self.first_row = self.last_row = -1
         self.exhausted = False
         self.has_entities = False
@@ -43,13 +42,25 @@ class ChunkFeed:
         self._taken = 0
         self._blocks: list[bytes] = []
         self._at = 0
+        self._error: BaseException | None = None
 
     def rewind(self) -> None:
+        """Begin again; raises what ended the reading of the file, if something did."""
+        self.raise_error()
         self._at = 0
 
+    def raise_error(self) -> None:
+        """Raise what making a block raised: COPY hides it behind an error of its own."""
+        if self._error is not None:
+            raise self._error
+
     def read(self, _size: int = -1) -> bytes:
-        if self._at == len(self._blocks) and not self._make_block():
-            return b""
+        try:
+            if self._at == len(self._blocks) and not self._make_block():
+                return b""
+        except BaseException as error:
+            self._error = error
+            raise
         self._at += 1
         return self._blocks[self._at - 1]
 
@@ -141,7 +152,11 @@ def copy_chunk(conn: Connection, claim: Claim, feed: ChunkFeed) -> None:
     with conn.cursor() as cursor:
         partition = f"staging_rows_{claim.staged_on:%Y%m%d}"
         copy = _sql.copy_staging_rows.sql.format(partition=partition)
-        cursor.copy_expert(copy, feed, size=1 << 24)
+        try:
+            cursor.copy_expert(copy, feed, size=1 << 24)
+        except Exception:
+            feed.raise_error()
+            raise
     if feed.empty:
         return
     if feed.has_entities:

@@ -19,10 +19,6 @@ Step = Callable[[Services, Claim, Lease], None]
 TASKS = {"parse": "uploads.parse", "promote": "uploads.promote"}
 
 
-class Interrupted(BaseException):
-    """The worker is asked to stop: the upload is handed back, and nothing is lost or counted."""
-
-
 def run_next(services: Services, stage: str, step: Step) -> bool:
     """The upload that waits longest for this stage has been through it; False when none waits.
 
@@ -55,7 +51,7 @@ def _run(services: Services, claim: Claim, lease: Lease, step: Step) -> None:
         if claim.attempts > MAX_ATTEMPTS:
             raise errors.AttemptsExhausted(FILE_CODES["attempts_exhausted"])
         step(services, claim, lease)
-    except Interrupted:
+    except leases.Interrupted:
         _release(services, claim, why="the worker was asked to stop")
         raise
     except errors.Conflict as error:

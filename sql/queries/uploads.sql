@@ -244,7 +244,7 @@ DELETE FROM staging_rows WHERE upload_id = :upload_id;
 -- Nothing of this upload is resolved.
 DELETE FROM staging_id_resolution WHERE upload_id = :upload_id;
 
--- name: copy_staging_rows
+-- name: copy_staging_rows!
 -- Staging rows in binary, into the day of their upload: COPY does not pass through the parent's policy.
 COPY {partition} (upload_id, workspace_id, row_index, entity_type, natural_key_hash, raw_data,
     validation_status, validation_errors, staged_on) FROM STDIN (FORMAT binary);

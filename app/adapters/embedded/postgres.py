@@ -66,9 +66,7 @@ class Postgres(Server):
                 env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
             )
             if initdb.wait() != 0:
-                raise EmbeddedError(
-                    f"initdb failed in {fresh}. Its last words:\n{self._log_tail()}"
-                )
+                raise EmbeddedError(f"initdb failed in {fresh}. Its last words:\n{self._log_tail()}")
         os.chown(password_file, os.geteuid(), os.getegid())
         fresh.rename(self.data)
 

@@ -117,9 +117,7 @@ def _arguments(name: str, line: str, env: Mapping[str, str]) -> list[str]:
     try:
         argv = [string.Template(word).substitute(env) for word in shlex.split(line)]
     except KeyError as error:
-        raise ValueError(
-            f"Procfile: {name} needs the environment variable {error.args[0]}"
-        ) from None
+        raise ValueError(f"Procfile: {name} needs the environment variable {error.args[0]}") from None
     return [sys.executable, *argv[1:]] if argv[0] == "python" else argv
 
 

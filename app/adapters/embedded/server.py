@@ -134,14 +134,11 @@ class Server:
         if not marker.exists():
             if any(self.folder.iterdir()):
                 raise EmbeddedError(
-                    f"{self.folder} is not empty and was not made by Headworks: "
-                    "choose another data folder."
+                    f"{self.folder} is not empty and was not made by Headworks: choose another data folder."
                 )
             marker.write_text(f"{self.kind}\n", encoding="ascii")
         if marker.read_text(encoding="ascii").strip() != self.kind:
-            raise EmbeddedError(
-                f"{self.folder} does not hold {self.title}: choose another data folder."
-            )
+            raise EmbeddedError(f"{self.folder} does not hold {self.title}: choose another data folder.")
         self._lock.acquire()
 
     def _end_leftover(self) -> None:
@@ -158,8 +155,7 @@ class Server:
                     return
                 time.sleep(POLL_SECONDS)
         raise EmbeddedError(
-            f"{self.title} with pid {pid} still runs in {self.folder} and does not end: "
-            "stop it by hand."
+            f"{self.title} with pid {pid} still runs in {self.folder} and does not end: stop it by hand."
         )
 
     def _is_ours(self, pid: int) -> bool:
@@ -205,9 +201,7 @@ class Server:
                 if any(text in said for text in PORT_TAKEN):
                     self._choose_port()
                 elif not any(text in said for text in STILL_ENDING) or time.monotonic() > deadline:
-                    raise EmbeddedError(
-                        f"{self.title} ended while starting. Its last words:\n{said}"
-                    )
+                    raise EmbeddedError(f"{self.title} ended while starting. Its last words:\n{said}")
                 (self.folder / "server.log").unlink()
                 self._launch()
             elif time.monotonic() > deadline:

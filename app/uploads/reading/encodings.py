@@ -12,17 +12,16 @@ import charset_normalizer
 from app.kernel import errors
 from app.uploads.codes import file_sentence
 from app.uploads.reading.formats import CHUNK_BYTES, SAMPLE_BYTES
+from app.uploads.reading.plausibility import oddities
 
 BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-LEGACY = ("cp932", "cp1251", "gb18030", "cp949", "big5", "cp1250", "cp1252")
-"""Encodings of the machines on which people save reports again, most telling first.
-
-cp1252 stands last: it decodes nearly everything, and so proves nothing.
-"""
+LEGACY = ("cp1252", "cp932", "cp1251", "gb18030", "cp949", "big5", "cp1250")
+"""Encodings of the machines on which people save reports again, the most frequent first."""
+SINGLE_BYTE = ("cp1252", "cp1251", "cp1250")
 MAX_LINE_BYTES = 4 << 20
 
 
@@ -106,12 +105,14 @@ def _known_in(text: str, known_headers: Callable[[list[str]], int]) -> int:
 
 def _most_plausible(sample: bytes, candidates: list[str]) -> str:
     """The header is plain ASCII in every candidate: the letters in the cells decide."""
-    match = charset_normalizer.from_bytes(sample, cp_isolation=candidates).best()
+    odd = {name: oddities(sample.decode(name, "ignore")) for name in candidates}
+    best = [name for name in candidates if odd[name] == min(odd.values())]
+    if best[0] in SINGLE_BYTE:
+        return best[0]
+    # East Asian encodings make letters of each other: how frequent those are tells them apart.
+    match = charset_normalizer.from_bytes(sample, cp_isolation=best).best()
     found = codecs.lookup(match.encoding).name if match else ""
-    for candidate in candidates:
-        if codecs.lookup(candidate).name == found:
-            return candidate
-    return candidates[-1]
+    return next((name for name in best if codecs.lookup(name).name == found), best[0])
 
 
 def _undecodable(what: str) -> errors.FileRefused:

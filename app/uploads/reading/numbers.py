@@ -69,6 +69,8 @@ class MarkEvidence:
 
 def _mark_of(cell: str) -> str:
     """`.` or `,` when the cell has that decimal mark for sure, `?` when it may have, else empty."""
+    if cell.isascii() and "." not in cell and "," not in cell:
+        return ""
     match = _AMOUNT.match(cell.strip().translate(_DIGITS))
     if not match:
         return ""
@@ -92,6 +94,8 @@ def _mark_of(cell: str) -> str:
 
 def number(cell: str, mark: str) -> Decimal | Problem | None:
     """The number in a cell, exactly; None for a null token and for a bound such as `< 10%`."""
+    if cell.isascii() and cell.isdigit():
+        return Decimal(cell)
     value = cell.strip()
     if value in NULLS or value[0] in "<>":
         return None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import faulthandler
 import io
 import json
+import multiprocessing
+import resource
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from app.kernel.errors import FileRefused
@@ -297,7 +301,52 @@ def meta(*spends: str, impressions: Sequence[str] = (), delimiter: str = ",") ->
     return table([META, *records], delimiter=delimiter)
 
 
-@contextmanager
+def read_apart(
+    data: bytes | str,
+    platform: str = "meta",
+    currency: str | None = None,
+    *,
+    max_bytes: int = 1 << 30,
+    seconds: int = 3,
+    megabytes: int = 512,
+) -> Report:
+    """Read in a child process that may not use more than so much time and memory.
+
+    What would end the process, or fill the machine, then fails one test only.
+    """
+    fork = multiprocessing.get_context("fork")
+    answers, answer = fork.Pipe(duplex=False)
+
+    def child() -> None:
+        with contextlib.suppress(OSError), Path("/proc/self/statm").open() as statm:
+            used = int(statm.read().split()[0]) * resource.getpagesize()
+            limit = used + (megabytes << 20)
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        faulthandler.disable()
+        try:
+            answer.send(read(data, platform, currency, max_bytes=max_bytes))
+        except BaseException as crash:
+            answer.send(f"{type(crash).__name__}: {str(crash)[:200]}")
+
+    process = fork.Process(target=child)
+    process.start()
+    answer.close()
+    try:
+        report = answers.recv() if answers.poll(4 * seconds) else "no answer in time"
+    except EOFError:
+        process.join()
+        report = f"the process died of signal {-(process.exitcode or 0)}"
+    finally:
+        process.kill()
+        process.join()
+        answers.close()
+    assert isinstance(report, Report), report
+    return report
+
+
+@contextlib.contextmanager
 def within(seconds: float) -> Iterator[None]:
     """What is inside must be over after that time."""
     begun = time.perf_counter()

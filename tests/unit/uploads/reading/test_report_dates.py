@@ -77,7 +77,7 @@ def test_a_column_that_may_be_read_in_two_orders_fails_the_file(cells: list[str]
 
 
 def test_the_only_deciding_day_may_stand_on_the_last_row() -> None:
-    rows = [f"01/09/2025,Campaign {n},1,1.50" for n in range(5000)]
+    rows = [f"01/09/2025,Campaign {n},1,1.50" for n in range(2000)]
     header = "Day,Campaign name,Impressions,Amount spent (USD)"
     report = read(lines(header, *rows, "13/09/2025,Campaign 0,1,1.50"))
     assert (report.refused, set(report.dates)) == (None, {"2025-09-01", "2025-09-13"})

@@ -116,17 +116,11 @@ def test_a_column_that_only_resembles_another_is_not_taken_for_it(
 
 
 @pytest.mark.parametrize("header", ["CTR", "Avg. CPC", "Final URL", "Search impr. share", "My note"])
-@pytest.mark.parametrize("cell", ["garbage", "#VALUE!", "< 10%", "-5", "1,2,3"])
-def test_what_is_not_stored_cannot_make_a_row_wrong(header: str, cell: str) -> None:
-    text = table(
-        [
-            ["Day", "Campaign", "Impr.", "Cost", header],
-            ["2025-09-01", "Kiln", "10", "1.50", cell],
-            ["2025-09-02", "Kiln", "10", "2.50", "1.00"],
-        ]
-    )
-    report = read(text, "google", "USD")
-    assert (report.refused, report.rejects, report.total("spend")) == (None, (), {"USD": 4})
+def test_what_is_not_stored_cannot_make_a_row_wrong(header: str) -> None:
+    cells = ["garbage", "#VALUE!", "< 10%", "-5", "1,2,3", "1.00"]
+    rows = [[f"2025-09-0{n + 1}", "Kiln", "1", "1.50", cell] for n, cell in enumerate(cells)]
+    report = read(table([["Day", "Campaign", "Impr.", "Cost", header], *rows]), "google", "USD")
+    assert (report.refused, report.rejects, report.total("spend")) == (None, (), {"USD": 9})
 
 
 @pytest.mark.parametrize(
@@ -157,8 +151,8 @@ def test_a_header_that_stands_twice(
 
 
 def test_two_columns_may_first_differ_on_the_last_row() -> None:
-    rows = [f"2025-09-01,Campaign {n},{n},1.50,1,1.50" for n in range(5000)]
-    rows[-1] = "2025-09-01,Campaign 4999,4999,1.50,1,2.50"
+    rows = [f"2025-09-01,Campaign {n},{n},1.50,1,1.50" for n in range(2000)]
+    rows[-1] = "2025-09-01,Campaign 1999,1999,1.50,1,2.50"
     header = "Day,Campaign,Campaign ID,Cost,Impr.,Cost"
     assert read(lines(header, *rows), "google", "USD").refused == "ambiguous_column"
 

@@ -79,12 +79,12 @@ ROW = _meta()
         pytest.param("tiktok", [_tiktok()], id="rows of TikTok"),
     ],
 )
-@pytest.mark.parametrize("indent", [None, 1], ids=["one line", "indented"])
-def test_a_document_of_any_shape_is_read(platform: str, document: object, indent: int | None) -> None:
-    report = read(json.dumps(document, indent=indent), platform)
-    assert (report.refused, report.data, report.rejects) == (None, 1, ())
-    assert (report.names, report.total("spend")) == (["Kiln"], {"USD": 1.5})
-    assert (report.delimiter, report.header_line) == (None, None)
+def test_a_document_of_any_shape_is_read(platform: str, document: object) -> None:
+    for indent in (None, 1):
+        report = read(json.dumps(document, indent=indent), platform)
+        assert (report.refused, report.data, report.rejects) == (None, 1, ())
+        assert (report.names, report.total("spend")) == (["Kiln"], {"USD": 1.5})
+        assert (report.delimiter, report.header_line) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -340,8 +340,8 @@ def test_averages_in_millionths_are_not_stored() -> None:
 
 def test_a_key_may_first_appear_on_the_last_row() -> None:
     # the platforms leave out what is zero or unknown
-    rows = [_meta(campaign_id=str(n)) for n in range(1, 3000)]
-    rows.append(_meta(campaign_id="3000", reach="77", clicks="5", adset_id="9", adset_name="Last"))
+    rows = [_meta(campaign_id=str(n)) for n in range(1, 1000)]
+    rows.append(_meta(campaign_id="1000", reach="77", clicks="5", adset_id="9", adset_name="Last"))
     for text in (json.dumps({"data": rows}), _lines(*rows)):
         report = read(text)
         assert (report.column("reach")[-1], report.column("clicks")[-1]) == (77, 5)

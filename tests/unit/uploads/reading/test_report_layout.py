@@ -52,18 +52,16 @@ def test_a_file_of_nothing_to_see_is_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"], ids=["comma", "semicolon", "tab", "pipe"])
-@pytest.mark.parametrize("quote_all", [False, True], ids=["few quotes", "all quoted"])
 @pytest.mark.parametrize(
     "name",
     ["LR | PMAX | Gems", "a, b, c, d, e, f", "x; y; z; w", "one\ttwo", 'the "best"', "up\ndown"],
 )
-def test_the_delimiter_is_the_one_under_which_a_header_appears(
-    delimiter: str, quote_all: bool, name: str
-) -> None:
+def test_the_delimiter_is_the_one_under_which_a_header_appears(delimiter: str, name: str) -> None:
     records = [(f"2025-09-0{n}", name, "4711", "10", "1", "1.50") for n in (1, 2, 3)]
-    report = read(table([META, *records], delimiter=delimiter, quote_all=quote_all))
-    assert (report.refused, report.delimiter) == (None, delimiter)
-    assert (report.names, report.total("spend")) == ([name], {"USD": 4.5})
+    for quote_all in (False, True):
+        report = read(table([META, *records], delimiter=delimiter, quote_all=quote_all))
+        assert (report.refused, report.delimiter) == (None, delimiter)
+        assert (report.names, report.total("spend")) == ([name], {"USD": 4.5})
 
 
 def test_quotes_inside_of_an_unquoted_cell_are_text() -> None:

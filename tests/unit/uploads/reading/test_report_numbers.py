@@ -9,23 +9,17 @@ from report import META, lines, meta, read, table
 
 
 @pytest.mark.parametrize("cell", ["", "--", " --", "-", "—", "N/A", "[]", "< 10%", "  ", "-- "])
-@pytest.mark.parametrize("column", ["impressions", "clicks", "spend", "reach", "conversions"])
-def test_a_null_token_is_null_and_not_zero(cell: str, column: str) -> None:
-    columns = ["impressions", "clicks", "spend", "reach", "conversions"]
+def test_a_null_token_is_null_and_not_zero(cell: str) -> None:
     header = ["Impressions", "Clicks (all)", "Amount spent (USD)", "Reach", "Purchases"]
-    cells = [cell if name == column else "0" for name in columns]
-    report = read(
-        table(
-            [
-                ["Day", "Campaign name", *header],
-                ["2025-09-01", "Kiln", *cells],
-                ["2025-09-02", "Kiln", "1", "1", "1.50", "1", "1"],
-            ]
-        )
-    )
+    columns = ["impressions", "clicks", "spend", "reach", "conversions"]
+    rows = [
+        [f"2025-09-0{n + 1}", "Kiln", *(cell if name == null else "0" for name in columns)]
+        for n, null in enumerate(columns)
+    ]
+    report = read(table([["Day", "Campaign name", *header], *rows]))
     assert report.rejects == ()
-    got = {name: report.column(name)[0] for name in columns}
-    assert got == {name: (None if name == column else 0) for name in columns}
+    for column in columns:
+        assert report.column(column) == [None if null == column else 0 for null in columns]
 
 
 @pytest.mark.parametrize(
@@ -115,9 +109,9 @@ def test_what_may_be_thousands_or_decimals_fails_the_file(cells: list[str]) -> N
 
 
 def test_the_only_deciding_amount_may_stand_on_the_last_row() -> None:
-    rows = [f'2025-09-01,Campaign {n},{n},1,1,"1,234"' for n in range(5000)]
-    report = read(lines(",".join(META), *rows, "2025-09-01,Last,5000,1,1,0.50"))
-    assert (report.refused, report.total("spend")) == (None, {"USD": Decimal("6170000.50")})
+    rows = [f'2025-09-01,Campaign {n},{n},1,1,"1,234"' for n in range(2000)]
+    report = read(lines(",".join(META), *rows, "2025-09-01,Last,2000,1,1,0.50"))
+    assert (report.refused, report.total("spend")) == (None, {"USD": Decimal("2468000.50")})
 
 
 @pytest.mark.parametrize("header", ["Purchases conversion value", "CPC (all) (USD)"])

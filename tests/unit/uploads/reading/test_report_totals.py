@@ -14,7 +14,6 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("place", [0, 1], ids=["first column", "column of names"])
 @pytest.mark.parametrize(
     "label",
     [
@@ -48,15 +47,15 @@ PLAIN = [
         "TOTAL",
     ],
 )
-def test_a_total_row_is_skipped_in_any_language(label: str, place: int) -> None:
-    total = ["", "", "", "30.00", "300"]
-    total[place] = label
-    report = read(table([GOOGLE, *PLAIN, total]), "google", "EUR")
-    assert (report.data, report.rejects, report.totals_skipped) == (2, (), 1)
-    assert report.names == ["Kiln", "Loft"]
-    assert report.total("spend") == {"EUR": 30}
-    assert report.totals is not None
-    assert (report.totals.file_total, report.totals.matches) == (30, True)
+def test_a_total_row_is_skipped_in_any_language(label: str) -> None:
+    for place in (0, 1):
+        total = ["", "", "", "30.00", "300"]
+        total[place] = label
+        report = read(table([GOOGLE, *PLAIN, total]), "google", "EUR")
+        assert (report.data, report.rejects, report.totals_skipped) == (2, (), 1)
+        assert (report.names, report.total("spend")) == (["Kiln", "Loft"], {"EUR": 30})
+        assert report.totals is not None
+        assert (report.totals.file_total, report.totals.matches) == (30, True)
 
 
 @pytest.mark.parametrize("null", ["", " --", "--", "-", "—", "N/A"])

@@ -1,0 +1,257 @@
+"""Events leave after their commit, at least once, in order; consumers take over from dead ones."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from app.adapters import embedded, outbox, signals
+from app.kernel import errors
+from app.uploads import events
+from app.uploads.services import Services
+from tests.integration.threads import at_once
+
+WORKSPACE = UUID("11111111-1111-4111-8111-111111111111")
+TOPIC = "things"
+OwnerSql = Callable[[str], list[Any]]
+
+
+def add(services: Services, *keys: str, topic: str = TOPIC, payload: Any = None) -> list[bool]:
+    with services.db.transaction("promote", WORKSPACE) as conn:
+        return [
+            outbox.add(conn, WORKSPACE, topic=topic, key=key, payload=payload or {"n": key}) for key in keys
+        ]
+
+
+def relay(services: Services) -> int:
+    return outbox.relay(services.db, services.streams)
+
+
+def published(services: Services, topic: str = TOPIC) -> list[tuple[str, Any]]:
+    """What stands on the stream, in order."""
+    found: list[tuple[str, Any]] = []
+
+    def note(key: str, payload: bytes) -> None:
+        found.append((key, json.loads(payload)))
+
+    services.streams.consume(topic, group=uuid.uuid4().hex, consumer="test", handle=note)
+    return found
+
+
+def keys_published(services: Services) -> list[str]:
+    return [key for key, _ in published(services)]
+
+
+def unpublished(owner_sql: OwnerSql) -> list[str]:
+    return [key for (key,) in owner_sql("SELECT key FROM outbox WHERE published_at IS NULL ORDER BY id")]
+
+
+# -- written with the work
+
+
+def test_an_event_is_there_only_after_its_commit(services: Services) -> None:
+    with services.db.transaction("promote", WORKSPACE) as conn:
+        outbox.add(conn, WORKSPACE, topic=TOPIC, key="1", payload={"n": 1})
+        assert 0 == relay(services)
+    assert 1 == relay(services)
+    assert [("1", {"n": 1})] == published(services)
+
+
+def test_an_event_of_work_that_was_rolled_back_never_leaves(services: Services) -> None:
+    with pytest.raises(ValueError), services.db.transaction("promote", WORKSPACE) as conn:
+        outbox.add(conn, WORKSPACE, topic=TOPIC, key="1", payload={})
+        raise ValueError
+    assert 0 == relay(services)
+    assert [] == published(services)
+
+
+def test_a_key_is_told_once(services: Services) -> None:
+    assert [True, False] == add(services, "1", "1", payload={"n": "first"})
+    assert [False] == add(services, "1", payload={"n": "second"})
+    assert [True] == add(services, "1", topic="other things")
+    assert 2 == relay(services)
+    assert [False] == add(services, "1", payload={"n": "third"})
+    assert 0 == relay(services)
+    assert [("1", {"n": "first"})] == published(services)
+
+
+def test_of_two_transactions_with_one_key_one_tells_it(services: Services) -> None:
+    ends = at_once(*[lambda: add(services, "1")[0]] * 4)
+    assert [False, False, False, True] == sorted(ends)
+
+
+# -- published by the relay
+
+
+def test_events_are_published_in_order_and_marked(services: Services, owner_sql: OwnerSql) -> None:
+    keys = [str(number) for number in range(250)]  # more than two batches
+    add(services, *keys)
+    assert 250 == relay(services)
+    assert keys == keys_published(services)
+    assert [] == unpublished(owner_sql)
+    assert 0 == relay(services)
+
+
+class FailsToMark:
+    """The outbox's queries, of which marking fails at the given call."""
+
+    def __init__(self, queries: Any, call: int) -> None:
+        self._queries, self._calls_left = queries, call
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queries, name)
+
+    def mark_event_published(self, conn: Any, **values: Any) -> Any:
+        self._calls_left -= 1
+        if self._calls_left == 0:
+            raise errors.ConnectionLost
+        return self._queries.mark_event_published(conn, **values)
+
+
+def test_a_crash_between_publishing_and_marking_publishes_again(
+    services: Services, owner_sql: OwnerSql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(services, "1", "2", "3")
+    monkeypatch.setattr(outbox, "_outbox", FailsToMark(outbox._outbox, call=2))
+    with pytest.raises(errors.ConnectionLost):
+        relay(services)
+    assert ["1", "2", "3"] == unpublished(owner_sql)
+    assert 3 == relay(services)
+    assert ["1", "2", "1", "2", "3"] == keys_published(services)
+    assert [] == unpublished(owner_sql)
+
+
+def test_two_relays_at_once_publish_each_event_once(services: Services, owner_sql: OwnerSql) -> None:
+    keys = [f"{number:03}" for number in range(300)]
+    add(services, *keys)
+    assert 300 == sum(at_once(*[lambda: relay(services)] * 3))
+    assert keys == sorted(keys_published(services))
+    assert [] == unpublished(owner_sql)
+
+
+def test_an_event_waits_while_redis_is_down(services: Services, owner_sql: OwnerSql) -> None:
+    add(services, "1")
+    nobody = signals.Streams(f"redis://:secret-word@127.0.0.1:{embedded.free_port()}/0")
+    with pytest.raises(errors.ConnectionLost) as raised:
+        outbox.relay(services.db, nobody)
+    assert "secret-word" not in str(raised.value)
+    assert ["1"] == unpublished(owner_sql)
+    assert 1 == relay(services)
+
+
+def test_consuming_from_a_redis_that_is_down_is_a_lost_connection() -> None:
+    nobody = signals.Streams(f"redis://127.0.0.1:{embedded.free_port()}/0")
+    with pytest.raises(errors.ConnectionLost):
+        nobody.consume(TOPIC, group="g", consumer="c", handle=lambda _key, _payload: None)
+
+
+# -- read by groups of consumers
+
+
+def consume(services: Services, consumer: str, handle: Callable[[str], Any]) -> int:
+    return services.streams.consume(
+        TOPIC, group="readers", consumer=consumer, handle=lambda key, _payload: handle(key)
+    )
+
+
+class Died(Exception):
+    """The consumer's process is gone."""
+
+
+def die(_key: str) -> None:
+    raise Died
+
+
+def test_a_group_handles_each_event_once(services: Services) -> None:
+    add(services, "1", "2")
+    relay(services)
+    handled: list[str] = []
+    assert 2 == consume(services, "one", handled.append)
+    assert 0 == consume(services, "two", handled.append)
+    assert ["1", "2"] == handled
+
+
+def test_every_group_handles_every_event(services: Services) -> None:
+    add(services, "1", "2")
+    relay(services)
+    assert ["1", "2"] == keys_published(services)
+    assert ["1", "2"] == keys_published(services)
+
+
+def test_events_of_a_dead_consumer_are_handled_by_another(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(services, "1", "2", "3")
+    relay(services)
+    with pytest.raises(Died):
+        consume(services, "dead", die)
+    handled: list[str] = []
+    assert 0 == consume(services, "alive", handled.append)  # it may only be slow
+    monkeypatch.setattr(signals, "ABANDONED_MS", 0)
+    assert 3 == consume(services, "alive", handled.append)
+    assert ["1", "2", "3"] == handled
+    assert 0 == consume(services, "alive", handled.append)
+
+
+def test_new_events_are_handled_while_those_of_a_dead_consumer_wait(services: Services) -> None:
+    add(services, "1")
+    relay(services)
+    with pytest.raises(Died):
+        consume(services, "dead", die)
+    add(services, "2")
+    relay(services)
+    handled: list[str] = []
+    assert 1 == consume(services, "alive", handled.append)
+    assert ["2"] == handled
+
+
+# -- the audit log as a consumer
+
+
+def completion(upload_id: UUID) -> dict[str, Any]:
+    return {
+        "upload_id": upload_id,
+        "workspace_id": WORKSPACE,
+        "status": "completed",
+        "metrics": {"promoted_rows": 3},
+    }
+
+
+def test_a_completion_is_recorded_once_however_often_it_arrives(
+    services: Services, owner_sql: OwnerSql
+) -> None:
+    upload_id = uuid.uuid4()
+    add(services, str(upload_id), topic=events.TOPIC, payload=completion(upload_id))
+    assert 1 == events.relay(services)
+    assert 1 == events.record_in_audit(services)
+    owner_sql("UPDATE outbox SET published_at = NULL")
+    assert 1 == events.relay(services)
+    assert 1 == events.record_in_audit(services)
+    found = owner_sql("SELECT upload_id::text, action, to_status, why FROM audit")
+    assert [(str(upload_id), "event_received", "completed", "3 rows promoted")] == found
+
+
+def test_completions_of_two_uploads_are_both_recorded(services: Services, owner_sql: OwnerSql) -> None:
+    for upload_id in (uuid.uuid4(), uuid.uuid4()):
+        add(services, str(upload_id), topic=events.TOPIC, payload=completion(upload_id))
+    events.relay(services)
+    ends = at_once(
+        lambda: events.record_in_audit(services),
+        lambda: events.record_in_audit(replace(services)),
+    )
+    assert 2 == sum(ends)
+    assert [(2,)] == owner_sql("SELECT count(*) FROM audit WHERE action = 'event_received'")
+
+
+def test_a_relay_that_published_sends_a_hint_to_the_audit_log(services: Services) -> None:
+    assert 0 == events.relay(services)
+    assert [] == services.dispatch.sent  # type: ignore[attr-defined]
+    add(services, "1")
+    events.relay(services)
+    assert ["uploads.audit"] == services.dispatch.sent  # type: ignore[attr-defined]

@@ -1,0 +1,425 @@
+"""Who may write what, and who sees whose rows: grants and policies of the real schema (D6.6 §2.2)."""
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+from uuid import UUID
+
+import psycopg2
+import pytest
+
+from app.adapters import database
+from app.kernel import errors
+from tests.conftest import Servers
+from tests.integration.threads import at_once
+
+VERBS = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER")
+PRODUCTION = ("campaigns", "ad_sets", "ads", "daily_metrics")
+STAGING = ("staging_rows", "staging_id_resolution")
+TABLES = ("workspaces", "data_uploads", *STAGING, *PRODUCTION, "daily_performance", "outbox", "audit")
+
+GRANTS: dict[str, dict[str, str]] = {
+    # role: what it may do to each table as a whole: Select, Insert, Update, Delete; not named: nothing
+    # WRITES data_uploads, reads the request only, NEVER staging, NEVER production
+    "intake": {"workspaces": "SI", "data_uploads": "SIU", "audit": "I"},
+    # WRITES staging, READS data_uploads (and moves its state), NEVER production
+    "parse": {
+        "data_uploads": "SU",
+        "staging_rows": "SIUD",
+        "staging_id_resolution": "SIUD",
+        "audit": "SI",
+    },
+    # WRITES production and data_uploads, READS staging; the event and the log with the same commit
+    "promote": {
+        "data_uploads": "SU",
+        "staging_rows": "S",
+        "staging_id_resolution": "S",
+        **dict.fromkeys(PRODUCTION, "SIU"),
+        "outbox": "SI",
+        "audit": "SI",
+    },
+    # DELETES expired staging by one function, NEVER production
+    "cleanup": {"data_uploads": "S"},
+    # moves ownership alone
+    "dispatch": {"workspaces": "SU", "data_uploads": "SU", "audit": "SI"},
+    # publishes and marks
+    "relay": {"outbox": "SU", "audit": "SI"},
+    # answers questions
+    "read": dict.fromkeys(TABLES, "S"),
+}
+COLUMNS = {
+    # role, table: columns that it may update although not the table
+    ("promote", "staging_rows"): {"promotion_error"},
+    ("promote", "staging_id_resolution"): {"resolved_id", "error_code"},
+}
+FUNCTIONS = {
+    # function that runs as the owner: who may call it
+    "ensure_staging_day(date)": {"parse"},
+    "expired_staging_days(integer)": {"cleanup"},
+    "drop_staging_day(date, integer)": {"cleanup"},
+}
+EVERY_WORKSPACE = {
+    # claims, recovery and the relay serve all workspaces
+    ("dispatch", "workspaces"),
+    ("dispatch", "data_uploads"),
+    ("dispatch", "audit"),
+    ("relay", "outbox"),
+    ("relay", "audit"),
+}
+
+OURS = UUID("aaaaaaaa-0000-4000-8000-000000000001")
+THEIRS = UUID("bbbbbbbb-0000-4000-8000-000000000002")
+DAY = date(2026, 3, 1)
+
+INSERTS = {
+    # one more row of a workspace, in each table
+    "workspaces": "INSERT INTO workspaces (id) VALUES ('{new}')",
+    "data_uploads": (
+        "INSERT INTO data_uploads (id, workspace_id, platform, source)"
+        " VALUES ('{new}', '{ws}', 'meta', 'manual')"
+    ),
+    "staging_rows": (
+        "INSERT INTO staging_rows (upload_id, workspace_id, row_index, entity_type, natural_key_hash,"
+        " raw_data, validation_status, staged_on)"
+        " VALUES ('{new}', '{ws}', 0, 'daily_metric', 'k', '{{}}', 'valid', '2026-03-01')"
+    ),
+    "staging_id_resolution": (
+        "INSERT INTO staging_id_resolution"
+        " (upload_id, workspace_id, entity_type, row_index, natural_key_hash, staged_on)"
+        " VALUES ('{new}', '{ws}', 'campaign', 0, 'k', '2026-03-01')"
+    ),
+    "campaigns": (
+        "INSERT INTO campaigns (workspace_id, platform, external_id, id_source, upload_id, as_of)"
+        " VALUES ('{ws}', 'meta', '{new}', 'platform', '{new}', now())"
+    ),
+    "ad_sets": (
+        "INSERT INTO ad_sets (workspace_id, platform, external_id, id_source, upload_id, as_of)"
+        " VALUES ('{ws}', 'meta', '{new}', 'platform', '{new}', now())"
+    ),
+    "ads": (
+        "INSERT INTO ads (workspace_id, platform, external_id, id_source, upload_id, as_of)"
+        " VALUES ('{ws}', 'meta', '{new}', 'platform', '{new}', now())"
+    ),
+    "daily_metrics": (
+        "INSERT INTO daily_metrics"
+        " (workspace_id, platform, metric_date, campaign_id, currency, upload_id, as_of)"
+        " VALUES ('{ws}', 'meta', '2026-03-01', {campaign}, 'USD', '{new}', now())"
+    ),
+    "outbox": "INSERT INTO outbox (workspace_id, topic, key, payload) VALUES ('{ws}', 't', '{new}', '{{}}')",
+    "audit": "INSERT INTO audit (workspace_id, action) VALUES ('{ws}', 'created')",
+}
+WORKSPACE_COLUMN = {"workspaces": "id"}
+CHANGED_COLUMN = {
+    # a column that some role may change, in each table
+    "workspaces": "last_claimed_at = now()",
+    "data_uploads": "updated_at = now()",
+    "staging_rows": "promotion_error = 'x'",
+    "staging_id_resolution": "error_code = 'x'",
+    "campaigns": "updated_at = now()",
+    "ad_sets": "updated_at = now()",
+    "ads": "updated_at = now()",
+    "daily_metrics": "updated_at = now()",
+    "outbox": "published_at = now()",
+    "audit": "why = 'x'",
+}
+
+
+class Rows:
+    """A migrated database in which two workspaces have a row in every table."""
+
+    def __init__(self, dsn: str) -> None:
+        self.db = database.Database(dsn, name="tests")
+        self.owner = psycopg2.connect(dsn)
+        self.owner.autocommit = True
+        self.campaigns: dict[UUID, int] = {}
+        self.sql(f"SELECT ensure_staging_day('{DAY}')")
+        for workspace_id in (OURS, THEIRS):
+            self.sql(f"INSERT INTO workspaces (id) VALUES ('{workspace_id}')")
+            for table in INSERTS:
+                if table != "workspaces":
+                    # Staging's trigger asks even the owner which workspace it works for.
+                    own = f"SET headworks.workspace_id = '{workspace_id}'; "
+                    self.sql(own + self.insert(table, workspace_id))
+
+    def sql(self, statement: str) -> list[Any]:
+        """As the owner of everything, past grants and policies."""
+        with self.owner.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def insert(self, table: str, workspace_id: UUID, new: UUID | None = None) -> str:
+        if table == "daily_metrics":  # of a campaign that has no such day yet
+            self.sql(INSERTS["campaigns"].format(ws=workspace_id, new=uuid.uuid4()))
+            self.campaigns[workspace_id] = self.sql("SELECT max(id) FROM campaigns")[0][0]
+        return INSERTS[table].format(
+            ws=workspace_id, new=new or uuid.uuid4(), campaign=self.campaigns.get(workspace_id)
+        )
+
+    def run(self, role: str, workspace_id: UUID | None, statement: str) -> int:
+        """Rows that the statement found or changed, undone afterwards."""
+        with self.db.transaction(role, workspace_id) as conn, conn.cursor() as cursor:
+            cursor.execute(statement)
+            count: int = cursor.rowcount
+            conn.rollback()
+        return count
+
+
+@pytest.fixture(scope="module")
+def rows(servers: Servers) -> Iterator[Rows]:
+    name = f"privileges_{uuid.uuid4().hex[:8]}"
+    servers.sql(f"CREATE DATABASE {name} TEMPLATE template_migrated")
+    found = Rows(servers.dsn_of(name))
+    yield found
+    found.db.close()
+    found.owner.close()
+    servers.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def may(role: str, verb: str, table: str) -> bool:
+    return verb[0] in GRANTS[role].get(table, "") and verb in ("SELECT", "INSERT", "UPDATE", "DELETE")
+
+
+PAIRS = [(role, table) for role in GRANTS for table in INSERTS]
+
+
+# -- grants
+
+
+def test_every_table_of_the_schema_is_judged_here(rows: Rows) -> None:
+    found = rows.sql(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+        " AND relkind IN ('r', 'p', 'v', 'm') AND NOT relispartition AND relname <> 'alembic_version'"
+    )
+    assert set(TABLES) == {name for (name,) in found}
+
+
+def test_every_role_of_the_schema_is_judged_here(rows: Rows) -> None:
+    found = rows.sql("SELECT rolname FROM pg_roles WHERE rolname LIKE 'headworks\\_%'")
+    assert {f"headworks_{role}" for role in GRANTS} == {name for (name,) in found}
+
+
+@pytest.mark.parametrize("role", GRANTS)
+def test_a_role_has_exactly_its_grants(role: str, rows: Rows) -> None:
+    expected = {(table, verb): may(role, verb, table) for table in TABLES for verb in VERBS}
+    actual = {
+        (table, verb): rows.sql(f"SELECT has_table_privilege('headworks_{role}', '{table}', '{verb}')")[0][0]
+        for table in TABLES
+        for verb in VERBS
+    }
+    assert expected == actual
+
+
+@pytest.mark.parametrize("role", GRANTS)
+def test_a_role_changes_only_its_columns(role: str, rows: Rows) -> None:
+    for table in TABLES:
+        found = rows.sql(
+            f"SELECT attname FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attnum > 0"
+            f" AND has_column_privilege('headworks_{role}', attrelid, attnum, 'UPDATE')"
+        )
+        allowed = COLUMNS.get((role, table), set())
+        if not may(role, "UPDATE", table):
+            assert allowed == {name for (name,) in found}, table
+
+
+@pytest.mark.parametrize("role", GRANTS)
+def test_a_role_calls_only_its_functions(role: str, rows: Rows) -> None:
+    for function, callers in FUNCTIONS.items():
+        (actual,) = rows.sql(f"SELECT has_function_privilege('headworks_{role}', '{function}', 'EXECUTE')")
+        assert (role in callers,) == actual, function
+
+
+def test_every_function_that_runs_as_the_owner_is_judged_here(rows: Rows) -> None:
+    found = rows.sql(
+        "SELECT oid::regprocedure::text FROM pg_proc"
+        " WHERE pronamespace = 'public'::regnamespace AND prosecdef"
+    )
+    assert {name.replace(", ", ",") for name in FUNCTIONS} == {name.replace(", ", ",") for (name,) in found}
+
+
+def test_no_role_can_log_in_or_pass_policies(rows: Rows) -> None:
+    found = rows.sql(
+        "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'headworks\\_%'"
+        " AND (rolcanlogin OR rolsuper OR rolbypassrls OR rolcreaterole OR rolcreatedb)"
+    )
+    assert [(0,)] == found
+
+
+FORBIDDEN = [
+    # role, verb and table that the seed's box names in so many words
+    *[("parse", verb, table) for table in PRODUCTION for verb in ("SELECT", "INSERT", "UPDATE", "DELETE")],
+    *[("intake", verb, table) for table in (*STAGING, *PRODUCTION) for verb in ("SELECT", "INSERT")],
+    *[("cleanup", verb, table) for table in PRODUCTION for verb in ("SELECT", "UPDATE", "DELETE")],
+    *[("promote", verb, table) for table in STAGING for verb in ("INSERT", "DELETE")],
+    *[("dispatch", "SELECT", table) for table in (*STAGING, *PRODUCTION)],
+    *[("relay", "SELECT", table) for table in (*STAGING, *PRODUCTION, "data_uploads")],
+    *[("read", verb, table) for table in INSERTS for verb in ("INSERT", "UPDATE", "DELETE")],
+]
+
+
+def statement(rows: Rows, verb: str, table: str, workspace_id: UUID) -> str:
+    where = f"WHERE {WORKSPACE_COLUMN.get(table, 'workspace_id')} = '{workspace_id}'"
+    return {
+        "SELECT": f"SELECT FROM {table} {where}",
+        "INSERT": rows.insert(table, workspace_id, workspace_id if table == "workspaces" else None),
+        "UPDATE": f"UPDATE {table} SET {CHANGED_COLUMN[table]} {where}",
+        "DELETE": f"DELETE FROM {table} {where}",
+    }[verb]
+
+
+@pytest.mark.parametrize(("role", "verb", "table"), FORBIDDEN)
+def test_what_a_role_must_never_do_is_denied(role: str, verb: str, table: str, rows: Rows) -> None:
+    with pytest.raises(errors.AccessDenied):
+        rows.run(role, OURS, statement(rows, verb, table, OURS))
+
+
+@pytest.mark.parametrize("column", ["raw_data = '{}'", "validation_status = 'valid'", "merged_into = 1"])
+def test_promotion_notes_failures_in_staging_and_changes_nothing_else(column: str, rows: Rows) -> None:
+    assert 1 == rows.run("promote", OURS, "UPDATE staging_rows SET promotion_error = 'x'")
+    with pytest.raises(errors.AccessDenied):
+        rows.run("promote", OURS, f"UPDATE staging_rows SET {column}")
+
+
+# -- row-level security
+
+
+def test_every_table_with_a_workspace_has_its_policy(rows: Rows) -> None:
+    found = rows.sql(
+        "SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
+        " WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')"
+        " AND NOT c.relispartition AND a.attname = 'workspace_id'"
+        " AND NOT (c.relrowsecurity AND EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid))"
+    )
+    assert [] == found
+    assert [(True,)] == rows.sql("SELECT relrowsecurity FROM pg_class WHERE relname = 'workspaces'")
+
+
+def test_a_view_shows_what_its_reader_may_see(rows: Rows) -> None:
+    found = rows.sql(
+        "SELECT relname FROM pg_class WHERE relkind = 'v' AND relnamespace = 'public'::regnamespace"
+        " AND NOT coalesce(reloptions, '{}') @> '{security_invoker=true}'"
+    )
+    assert [] == found
+    assert 1 == rows.run("read", OURS, "SELECT FROM daily_performance")
+
+
+@pytest.mark.parametrize(("role", "table"), PAIRS)
+def test_a_transaction_touches_rows_of_its_own_workspace_alone(role: str, table: str, rows: Rows) -> None:
+    everywhere = (role, table) in EVERY_WORKSPACE
+    for verb in ("SELECT", "UPDATE", "DELETE"):
+        if may(role, verb, table) or verb == "UPDATE" and (role, table) in COLUMNS:
+            assert rows.run(role, OURS, statement(rows, verb, table, OURS)) > 0, verb
+            found = rows.run(role, OURS, statement(rows, verb, table, THEIRS))
+            assert everywhere == (found > 0), verb
+
+
+@pytest.mark.parametrize(("role", "table"), [pair for pair in PAIRS if may(pair[0], "INSERT", pair[1])])
+def test_a_row_of_another_workspace_is_refused(role: str, table: str, rows: Rows) -> None:
+    if table == "workspaces":
+        ours, theirs = (rows.insert(table, OURS, new) for new in (OURS, uuid.uuid4()))
+        ours += " ON CONFLICT DO NOTHING"
+    else:
+        ours, theirs = rows.insert(table, OURS), rows.insert(table, THEIRS)
+    assert rows.run(role, OURS, ours) == (0 if table == "workspaces" else 1)
+    if (role, table) in EVERY_WORKSPACE:
+        assert 1 == rows.run(role, OURS, theirs)
+        return
+    with pytest.raises(errors.AccessDenied):
+        rows.run(role, OURS, theirs)
+    with pytest.raises(errors.AccessDenied):
+        rows.run(role, None, theirs)
+
+
+@pytest.mark.parametrize(
+    ("role", "table"),
+    [(role, table) for role, table in PAIRS if may(role, "UPDATE", table) and table != "workspaces"],
+)
+def test_a_row_cannot_be_given_to_another_workspace(role: str, table: str, rows: Rows) -> None:
+    if (role, table) in EVERY_WORKSPACE:
+        return
+    with pytest.raises(errors.AccessDenied):
+        rows.run(role, OURS, f"UPDATE {table} SET workspace_id = '{THEIRS}'")
+
+
+@pytest.mark.parametrize(("role", "table"), PAIRS)
+def test_without_a_workspace_no_row_is_seen(role: str, table: str, rows: Rows) -> None:
+    if may(role, "SELECT", table):
+        found = rows.run(role, None, f"SELECT FROM {table}")
+        assert ((role, table) in EVERY_WORKSPACE) == (found > 0)
+
+
+# -- staging days: COPY does not pass through the parent's policy
+
+
+def copy(rows: Rows, role: str, workspace_id: UUID | None, row_workspace: UUID, day: date = DAY) -> int:
+    line = f"{uuid.uuid4()}\t{row_workspace}\t0\tdaily_metric\tk\t{{}}\tvalid\t{day}\n"
+    with rows.db.transaction(role, workspace_id) as conn, conn.cursor() as cursor:
+        cursor.copy_expert(
+            f"COPY staging_rows_{day:%Y%m%d} (upload_id, workspace_id, row_index, entity_type,"
+            " natural_key_hash, raw_data, validation_status, staged_on) FROM STDIN",
+            io.StringIO(line),
+        )
+        count: int = cursor.rowcount
+        conn.rollback()
+    return count
+
+
+def test_parse_copies_rows_of_its_own_workspace_into_a_day(rows: Rows) -> None:
+    assert 1 == copy(rows, "parse", OURS, OURS)
+
+
+@pytest.mark.parametrize("workspace_id", [OURS, None], ids=["another workspace", "no workspace"])
+def test_a_foreign_row_cannot_be_copied_into_a_day(workspace_id: UUID | None, rows: Rows) -> None:
+    with pytest.raises(errors.AccessDenied):
+        copy(rows, "parse", workspace_id, THEIRS)
+
+
+@pytest.mark.parametrize("role", [role for role in GRANTS if role != "parse"])
+def test_nobody_else_copies_into_a_day(role: str, rows: Rows) -> None:
+    with pytest.raises(errors.AccessDenied):
+        copy(rows, role, OURS, OURS)
+
+
+def test_a_foreign_row_cannot_be_inserted_into_a_day(rows: Rows) -> None:
+    foreign = rows.insert("staging_rows", THEIRS).replace("staging_rows", "staging_rows_20260301", 1)
+    with pytest.raises(errors.AccessDenied):
+        rows.run("parse", OURS, foreign)
+
+
+@pytest.mark.parametrize("role", GRANTS)
+def test_a_day_cannot_be_read_or_changed_past_its_parent(role: str, rows: Rows) -> None:
+    # Partitions have no policy of their own: what is granted on them is insert for parse alone.
+    days = rows.sql("SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r'")
+    assert len(days) >= 2
+    for (day,) in days:
+        granted = {
+            verb
+            for verb in VERBS
+            if rows.sql(f"SELECT has_table_privilege('headworks_{role}', '{day}', '{verb}')")[0][0]
+        }
+        insert = role == "parse" and day.startswith("staging_rows_")
+        assert ({"INSERT"} if insert else set()) == granted, day
+
+
+def test_a_new_day_made_twice_at_once_is_made_once_and_guarded(rows: Rows) -> None:
+    for number in range(1, 6):
+        day = date(2026, 4, number)
+
+        def make(day: date = day) -> None:
+            with rows.db.transaction("parse", OURS) as conn, conn.cursor() as cursor:
+                cursor.execute("SELECT ensure_staging_day(%s)", (day,))
+
+        assert [None] * 4 == at_once(make, make, make, make)
+        assert 1 == copy(rows, "parse", OURS, OURS, day)
+        with pytest.raises(errors.AccessDenied):
+            copy(rows, "parse", OURS, THEIRS, day)
+        make()
+
+
+@pytest.mark.parametrize("role", [role for role in GRANTS if role != "parse"])
+def test_nobody_else_makes_days(role: str, rows: Rows) -> None:
+    with pytest.raises(errors.AccessDenied):
+        rows.run(role, OURS, "SELECT ensure_staging_day('2026-05-01')")

@@ -1,0 +1,501 @@
+"""Promotion: newest number wins whatever the order, one bad row costs one row, a person may try again."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import hypothesis
+import pytest
+import structlog
+from hypothesis import strategies
+
+from app import web
+from app.uploads import parse, production_store, promote, store, work
+from app.uploads.services import Services
+from tests.conftest import work_off
+from tests.integration.uploads.conftest import GOOD, WORKSPACE, Uploads, report
+
+OwnerSql = Callable[[str], list[Any]]
+Requeue = Callable[..., tuple[int, dict[str, Any]]]
+METRICS = ("impressions", "clicks", "spend", "reach")
+HEADER = "Day,Campaign name,Campaign ID,Impressions,Clicks (all),Amount spent (USD),Reach"
+NAMES_ONLY = "Day,Campaign name,Impressions,Clicks (all),Amount spent (USD)"
+
+
+def hold_all(services: Services, at: str, upload_id: UUID | None = None) -> None:
+    with services.db.transaction("dispatch") as conn, conn.cursor() as cursor:
+        cursor.execute(
+            "UPDATE data_uploads SET next_attempt_at = %s WHERE %s IS NULL OR id = %s",
+            (at, upload_id, upload_id),
+        )
+
+
+def promote_in_order(services: Services, ids: list[UUID]) -> None:
+    """Parsed uploads are promoted in just this order."""
+    hold_all(services, "infinity")
+    for upload_id in ids:
+        hold_all(services, "-infinity", upload_id)
+        assert work.run_next(services, "promote", promote.promote_upload)
+    hold_all(services, "-infinity")
+
+
+# -- each metric has the newest number there is
+
+
+def test_an_absent_metric_never_replaces_a_number_and_a_zero_does(
+    uploads: Uploads, days: Callable[[], list[Any]]
+) -> None:
+    uploads.finished(report("2025-05-01,Spring,101,100,10,1.50,50", header=HEADER))
+    uploads.finished(report("2025-05-01,Spring,101,--,0,,0", header=HEADER))
+    assert [("101", "2025-05-01", 1.5, 100, 0, 0, None)] == days()
+
+
+def test_an_older_upload_fills_in_what_the_newer_one_did_not_say(
+    uploads: Uploads, services: Services, days: Callable[[], list[Any]]
+) -> None:
+    older = uploads.parsed(report("2025-05-01,Spring,101,100,10,1.50,50", header=HEADER))
+    newer = uploads.parsed(report("2025-05-01,Spring,101,--,0,,7", header=HEADER))
+    promote_in_order(services, [newer, older])
+    assert [("101", "2025-05-01", 1.5, 100, 0, 7, None)] == days()
+
+
+Cells = dict[str, int | None]
+CELLS = strategies.fixed_dictionaries(
+    {name: strategies.one_of(strategies.none(), strategies.integers(0, 9)) for name in METRICS}
+)
+UPLOAD = strategies.fixed_dictionaries({}, optional={date(2025, 5, 1): CELLS, date(2025, 5, 2): CELLS})
+THREE = strategies.lists(UPLOAD.filter(bool), min_size=3, max_size=3)
+ORDERS = strategies.permutations(range(3))
+
+
+def newest_of_each(said: list[dict[date, Cells]]) -> dict[date, tuple[Any, ...]]:
+    """What serial processing leaves: for each day the newest number of each metric, and who came last."""
+    days: dict[date, tuple[Any, ...]] = {}
+    for number, upload in enumerate(said):
+        for day, cells in upload.items():
+            *before, _ = days.get(day, (None,) * (len(METRICS) + 1))
+            merged = [old if cells[m] is None else cells[m] for m, old in zip(METRICS, before, strict=True)]
+            days[day] = (*merged, number)
+    return days
+
+
+def as_report(upload: dict[date, Cells], absent: str) -> bytes:
+    def cell(value: int | None) -> str:
+        return absent if value is None else str(value)
+
+    return report(
+        *[f"{day},Spring,101,{','.join(cell(cells[m]) for m in METRICS)}" for day, cells in upload.items()],
+        header=HEADER,
+    )
+
+
+@hypothesis.settings(
+    max_examples=60,
+    deadline=None,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture, hypothesis.HealthCheck.too_slow],
+)
+@hypothesis.given(said=THREE, order=ORDERS, absent=strategies.sampled_from(["", "--"]))
+def test_three_uploads_in_any_order_leave_the_newest_number_of_each_metric(
+    uploads: Uploads, services: Services, said: list[dict[date, Cells]], order: list[int], absent: str
+) -> None:
+    workspace_id = uuid.uuid4()
+    ids = [uploads.pending(as_report(upload, absent), workspace_id=workspace_id) for upload in said]
+    while work.run_next(services, "parse", parse.parse_upload):
+        pass
+    promote_in_order(services, [ids[number] for number in order])
+    with services.db.transaction("read", workspace_id) as conn, conn.cursor() as cursor:
+        cursor.execute(
+            "SELECT metric_date, impressions, clicks, spend, reach, upload_id FROM daily_metrics"
+            " WHERE workspace_id = %s",
+            (workspace_id,),
+        )
+        found = {row[0]: (*row[1:5], ids.index(row[5])) for row in cursor.fetchall()}
+    assert newest_of_each(said) == found
+
+
+def test_an_older_upload_that_comes_late_renames_nothing(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql
+) -> None:
+    header = "Day,Campaign name,Campaign ID,Account ID,Impressions,Amount spent (USD)"
+    older = uploads.parsed(report("2025-05-01,Old name,101,7001,100,1.50", header=header))
+    newer = uploads.parsed(report("2025-05-01,New name,101,7002,100,1.50", header=header))
+    promote_in_order(services, [newer, older])
+    found = owner_sql("SELECT name, account_external_id, upload_id::text FROM campaigns")
+    assert [("New name", "7002", str(newer))] == found
+
+
+# -- batches
+
+
+def many_rows(count: int, *, campaigns: int = 10) -> list[str]:
+    """So many rows, each of a campaign and a day of its own; impressions are the row's number."""
+    first = date(2024, 1, 1)
+    return [
+        f"{first + timedelta(days=number // campaigns)},Campaign {number % campaigns},{100 + number % campaigns},"
+        f"{number},{number},1.50"
+        for number in range(count)
+    ]
+
+
+def test_rows_are_promoted_a_thousand_at_a_time(
+    uploads: Uploads, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[tuple[str, int, int]] = []
+    set_promoting = production_store.set_promoting
+
+    def noting(conn: Any, claim: Any, **values: Any) -> None:
+        batches.append((values["entity_type"], values["last_row"], values.get("promoted", 0)))
+        set_promoting(conn, claim, **values)
+
+    monkeypatch.setattr(production_store, "set_promoting", noting)
+    upload_id = uploads.finished(report(*many_rows(2500)))
+    assert [
+        ("campaign", 9, 0),
+        ("daily_metric", 999, 1000),
+        ("daily_metric", 1999, 1000),
+        ("daily_metric", 2499, 500),
+    ] == batches
+    assert ("completed", 2500) == (uploads.show(upload_id).status, uploads.show(upload_id).row_count)
+
+
+# -- rows that the database refuses
+
+
+BAD = 437
+
+
+@pytest.fixture
+def refuse_one(owner_sql: OwnerSql) -> Callable[[bool], None]:
+    """From now on, and until it is called with False, the database refuses the row with BAD impressions."""
+
+    def set_refusal(on: bool = True) -> None:
+        if not on:
+            owner_sql("DROP TRIGGER refuse_one ON daily_metrics")
+            return
+        owner_sql(
+            "CREATE FUNCTION refuse_one() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            f" IF NEW.impressions = {BAD} THEN RAISE check_violation; END IF; RETURN NEW; END $$;"
+            " CREATE TRIGGER refuse_one BEFORE INSERT OR UPDATE ON daily_metrics"
+            " FOR EACH ROW EXECUTE FUNCTION refuse_one()"
+        )
+
+    return set_refusal
+
+
+def events(owner_sql: OwnerSql) -> list[dict[str, Any]]:
+    return [payload for (payload,) in owner_sql("SELECT payload FROM outbox ORDER BY id")]
+
+
+def errors_of(services: Services, upload: Any) -> list[tuple[int, str]]:
+    with services.db.transaction("read", upload.workspace_id) as conn:
+        rows = store.rejected_rows(conn, upload, after_row=-1, limit=2000)
+        return [(row.row_index, row.promotion_error) for row in rows]
+
+
+def test_one_bad_row_among_a_thousand_costs_one_row(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql, refuse_one: Callable[..., None]
+) -> None:
+    refuse_one()
+    upload = uploads.show(uploads.finished(report(*many_rows(1000, campaigns=1))))
+    assert ("partial", "rows_failed", 999, 999, 1, 1000) == (
+        upload.status,
+        upload.error_code,
+        upload.row_count,
+        upload.promoted_rows,
+        upload.failed_rows,
+        upload.total_rows,
+    )
+    assert [(BAD, "row_refused")] == errors_of(services, upload)
+    assert [(999, 0)] == owner_sql(
+        f"SELECT count(*), count(*) FILTER (WHERE impressions = {BAD}) FROM daily_metrics"
+    )
+    (event,) = events(owner_sql)
+    assert "partial" == event["status"]
+    assert {
+        "total_rows": 1000,
+        "promoted_rows": 999,
+        "failed_rows": 1,
+        "campaigns_upserted": 1,
+        "ad_sets_upserted": 0,
+        "ads_upserted": 0,
+        "daily_metrics_upserted": 999,
+    } == event["metrics"]
+    days = [str(date(2024, 1, 1) + timedelta(days=number)) for number in range(1000) if number != BAD]
+    assert days == event["affected_dates"]
+
+
+def test_a_bad_row_takes_those_with_it_whose_numbers_it_carries(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql, refuse_one: Callable[..., None]
+) -> None:
+    refuse_one()
+    upload = uploads.show(uploads.finished(WITH_BREAKDOWN))
+    assert ("partial", 4, 2) == (upload.status, upload.promoted_rows, upload.failed_rows)
+    assert [(2, "row_refused"), (3, "row_refused")] == errors_of(services, upload)
+
+
+# Two rows of one day, by age, become one with BAD impressions.
+WITH_BREAKDOWN = report(
+    "2025-05-01,Spring,101,18-24,100,1,1.50",
+    "2025-05-02,Spring,101,18-24,100,1,1.50",
+    "2025-05-03,Spring,101,18-24,400,1,1.50",
+    "2025-05-03,Spring,101,25-34,37,1,1.50",
+    "2025-05-04,Spring,101,18-24,100,1,1.50",
+    "2025-05-05,Spring,101,18-24,100,1,1.50",
+    header="Day,Campaign name,Campaign ID,Age,Impressions,Clicks (all),Amount spent (USD)",
+)
+
+
+def test_when_every_row_is_refused_the_upload_is_failed_without_an_event(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql, refuse_one: Callable[..., None]
+) -> None:
+    refuse_one()
+    upload = uploads.show(uploads.finished(report(f"2025-05-01,Spring,101,{BAD},1,1.50")))
+    assert ("failed", "promotion_failed", 0) == (upload.status, upload.error_code, upload.promoted_rows)
+    assert [(0, "row_refused")] == errors_of(services, upload)
+    assert [] == events(owner_sql)
+
+
+# -- once more, by a person's command
+
+
+@pytest.fixture
+def requeue(services: Services) -> Iterator[Requeue]:
+    """POST /v1/uploads/<id>/requeue: the status of the answer and what it says."""
+    client = web.create_app(services.settings).test_client()
+
+    def post(upload_id: UUID, reason: str | None = "the table is mended") -> tuple[int, dict[str, Any]]:
+        answer = client.post(f"/v1/uploads/{upload_id}/requeue", json={"reason": reason})
+        return answer.status_code, json.loads(answer.data)
+
+    yield post
+    client.application.extensions["services"].db.close()
+    structlog.reset_defaults()
+
+
+def test_a_partial_upload_is_completed_by_its_failed_rows_alone(
+    uploads: Uploads,
+    services: Services,
+    owner_sql: OwnerSql,
+    refuse_one: Callable[..., None],
+    requeue: Requeue,
+) -> None:
+    refuse_one()
+    upload_id = uploads.finished(report(*many_rows(1000)))
+    written = owner_sql("SELECT impressions, updated_at FROM daily_metrics ORDER BY 1")
+    refuse_one(False)
+    assert (202, "staging_complete") == (
+        (answer := requeue(upload_id))[0],
+        answer[1].get("status", answer[1]),
+    )
+    assert "staging_complete" == uploads.show(upload_id).status
+    work_off(services)
+    upload = uploads.show(upload_id)
+    assert ("completed", None, 1000, 1000, 0) == (
+        upload.status,
+        upload.error_code,
+        upload.row_count,
+        upload.promoted_rows,
+        upload.failed_rows,
+    )
+    others = f"SELECT impressions, updated_at FROM daily_metrics WHERE impressions <> {BAD} ORDER BY 1"
+    assert written == owner_sql(others)
+    assert [(1,)] == owner_sql(f"SELECT count(*) FROM daily_metrics WHERE impressions = {BAD}")
+    assert [] == errors_of(services, upload)
+    assert {"campaigns": 10, "daily_metrics": 1000} == upload.upserted
+    assert 1 == len(events(owner_sql))  # its end was told once already
+
+
+def test_a_partial_upload_that_is_tried_in_vain_is_as_it_was(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql, refuse_one: Callable[..., None], requeue: Requeue
+) -> None:
+    refuse_one()
+    upload_id = uploads.finished(WITH_BREAKDOWN)
+    before = uploads.show(upload_id)
+    assert 202 == requeue(upload_id)[0]
+    work_off(services)
+    after = uploads.show(upload_id)
+    for name in ("status", "error_code", "row_count", "promoted_rows", "failed_rows", "affected_dates"):
+        assert getattr(before, name) == getattr(after, name), name
+    assert errors_of(services, before) == errors_of(services, after)
+    assert 1 == len(events(owner_sql))
+
+
+def test_a_failed_upload_is_read_anew(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql, requeue: Requeue, days: Callable[[], list[Any]]
+) -> None:
+    upload_id = uploads.pending()
+    stored = Path(uploads.show(upload_id).file_url.removeprefix("file://"))
+    stored.rename(stored.with_suffix(".away"))
+    work_off(services)
+    assert ("failed", "file_not_found") == (
+        uploads.show(upload_id).status,
+        uploads.show(upload_id).error_code,
+    )
+    stored.with_suffix(".away").rename(stored)
+    assert 202 == requeue(upload_id, "the disk is back")[0]
+    work_off(services)
+    upload = uploads.show(upload_id)
+    assert ("completed", None, 3) == (upload.status, upload.error_code, upload.row_count)
+    assert 3 == len(days())
+    assert 1 == len(events(owner_sql))
+
+
+def test_a_failed_upload_that_was_staged_begins_with_empty_staging(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql, requeue: Requeue
+) -> None:
+    bad = report("2025-05-01,Spring,101,x,10,1.50", "2025-05-02,Spring,101,1,10,1.50")
+    upload_id = uploads.finished(bad)
+    assert "too_many_rejects" == uploads.show(upload_id).error_code
+    assert 202 == requeue(upload_id)[0]
+    for table in ("staging_rows", "staging_id_resolution"):
+        assert [(0,)] == owner_sql(f"SELECT count(*) FROM {table}"), table
+    upload = uploads.show(upload_id)
+    assert ("pending", 0, 0, {}) == (upload.status, upload.total_rows, upload.attempts, upload.report)
+    work_off(services)
+    assert ("failed", "too_many_rejects") == (
+        uploads.show(upload_id).status,
+        uploads.show(upload_id).error_code,
+    )
+
+
+def test_an_upload_that_waits_may_be_claimed_at_once(
+    uploads: Uploads, services: Services, requeue: Requeue
+) -> None:
+    upload_id = uploads.pending()
+    hold_all(services, "infinity")
+    assert (202, "pending") == ((answer := requeue(upload_id))[0], answer[1].get("status", answer[1]))
+    work_off(services)
+    assert "completed" == uploads.show(upload_id).status
+
+
+def test_an_upload_that_is_done_is_not_requeued(uploads: Uploads, requeue: Requeue) -> None:
+    upload_id = uploads.finished()
+    before = uploads.show(upload_id)
+    status, body = requeue(upload_id)
+    assert (409, "conflict") == (status, body["code"])
+    assert "completed" in body["detail"]
+    assert before == uploads.show(upload_id)
+
+
+def test_an_upload_in_a_workers_hands_is_not_requeued(
+    uploads: Uploads, services: Services, requeue: Requeue
+) -> None:
+    upload_id = uploads.pending()
+    with services.db.transaction("dispatch") as conn:
+        store.claim_upload(conn, "parse", owner_id="a worker", lease_seconds=60)
+    before = uploads.show(upload_id)
+    status, body = requeue(upload_id)
+    assert (409, "conflict") == (status, body["code"])
+    assert "worker" in body["detail"]
+    assert before == uploads.show(upload_id)
+
+
+def test_a_partial_upload_waits_while_three_others_are_active(
+    uploads: Uploads, services: Services, refuse_one: Callable[..., None], requeue: Requeue
+) -> None:
+    refuse_one()
+    upload_id = uploads.finished(WITH_BREAKDOWN)
+    for _ in range(3):
+        uploads.parsed()
+    status, body = requeue(upload_id)
+    assert (409, "conflict") == (status, body["code"])
+    assert "partial" == uploads.show(upload_id).status
+
+
+def test_a_requeue_without_a_reason_is_refused(uploads: Uploads, requeue: Requeue) -> None:
+    upload_id = uploads.pending()
+    for reason in (None, "", "   "):
+        status, body = requeue(upload_id, reason)
+        assert (422, True) == (status, "reason" in body["detail"])
+
+
+def test_a_requeue_of_no_upload_is_not_found(requeue: Requeue) -> None:
+    status, body = requeue(uuid.uuid4())
+    assert (404, "not_found") == (status, body["code"])
+
+
+def test_a_requeue_stands_in_the_history_with_who_and_why(
+    uploads: Uploads, services: Services, requeue: Requeue
+) -> None:
+    upload_id = uploads.finished(b"Day,Campaign name\n1,2\n")
+    assert "failed" == uploads.show(upload_id).status
+    assert 202 == requeue(upload_id, "a better release reads it")[0]
+    entry = uploads.history(upload_id)[-1]
+    assert ("requeued", "failed", "pending", "a better release reads it") == (
+        entry.action,
+        entry.from_status,
+        entry.to_status,
+        entry.why,
+    )
+    assert entry.owner_id  # who it was
+
+
+# -- names without ids
+
+
+def test_a_name_that_two_campaigns_bear_fails_its_rows_alone(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql
+) -> None:
+    uploads.finished(report("2025-05-01,Spring,101,1,1,1.50", "2025-05-01,Spring,102,2,1,1.50"))
+    upload = uploads.show(
+        uploads.finished(
+            report("2025-05-02,Spring,9,1,1.50", "2025-05-02,Summer,8,1,1.50", header=NAMES_ONLY)
+        )
+    )
+    assert ("partial", 1, 1) == (upload.status, upload.promoted_rows, upload.failed_rows)
+    assert [(0, "ambiguous_name")] == errors_of(services, upload)
+    assert [(1,), (2,), (8,)] == owner_sql("SELECT impressions FROM daily_metrics ORDER BY 1")
+
+
+def test_a_report_of_ambiguous_names_alone_is_failed(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql
+) -> None:
+    uploads.finished(report("2025-05-01,Spring,101,1,1,1.50", "2025-05-01,Spring,102,2,1,1.50"))
+    upload = uploads.show(uploads.finished(report("2025-05-02,Spring,9,1,1.50", header=NAMES_ONLY)))
+    assert ("failed", 0) == (upload.status, upload.promoted_rows)
+    assert [(0, "ambiguous_name")] == errors_of(services, upload)
+    assert 1 == len(events(owner_sql))  # that of the first upload
+
+
+def test_a_name_is_not_adopted_when_two_ids_claim_it(uploads: Uploads, owner_sql: OwnerSql) -> None:
+    uploads.finished(report("2025-05-01,Spring,1,1,1.50", header=NAMES_ONLY))
+    uploads.finished(report("2025-05-01,Spring,101,1,1,1.50", "2025-05-01,Spring,102,2,1,1.50"))
+    found = owner_sql("SELECT id_source, count(*) FROM campaigns GROUP BY 1 ORDER BY 1")
+    assert [("name", 1), ("platform", 2)] == found
+
+
+def test_a_name_is_not_adopted_when_two_ids_of_a_long_report_claim_it(
+    uploads: Uploads, owner_sql: OwnerSql
+) -> None:
+    uploads.finished(report("2025-05-01,Spring,1,1,1.50", header=NAMES_ONLY))
+    between = [f"2025-05-01,Campaign {n},{10_000 + n},1,1,1.50" for n in range(1000)]
+    uploads.finished(
+        report("2025-05-01,Spring,101,1,1,1.50", *between, "2025-05-01,Spring,102,2,1,1.50")
+    )
+    found = owner_sql("SELECT id_source FROM campaigns WHERE name = 'Spring' ORDER BY 1")
+    assert [("name",), ("platform",), ("platform",)] == found
+
+
+def test_promotion_repeated_from_any_batch_leaves_the_same(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql, days: Callable[[], list[Any]]
+) -> None:
+    upload_id = uploads.finished(GOOD)
+    before = days()
+    for place in itertools.product(("campaign", "daily_metric"), (-1, 0, 2)):
+        owner_sql(
+            "UPDATE data_uploads SET status = 'staging_complete', slot = 0, finished_at = NULL,"
+            f" promoting_type = '{place[0]}', promoting_row = {place[1]} WHERE id = '{upload_id}'"
+        )
+        work_off(services)
+        assert before == days()
+    assert [(Decimal("7.5"),)] == owner_sql("SELECT sum(spend) FROM daily_metrics")
+    assert WORKSPACE == uploads.show(upload_id).workspace_id
