@@ -26,16 +26,20 @@ class Dispatch(Protocol):
 class CeleryDispatch:
     """Hints as Celery messages; the queue follows from the name by `task_routes`."""
 
-    def __init__(self, app: celery.Celery) -> None:
-        self._app = app
+    def __init__(self, broker_url: str) -> None:
+        self._broker_url = broker_url
+        self._app: celery.Celery | None = None
 
     def send(self, task: str) -> None:
+        app = self._app = self._app or celery_app(self._broker_url)
         try:
-            self._app.send_task(task)
+            app.send_task(task)
         except (kombu.exceptions.KombuError, OSError) as error:
             log.warning("hint_not_sent", task=task, reason=type(error).__name__)
-            # A fresh connection declares its queues anew: after a FLUSHALL they are gone.
-            self._app.pool.force_close_all()
+            # The next hint begins anew: its connection declares the queues again, which a broker
+            # that lost its memory does not know any more.
+            self._app = None
+            app.close()
 
 
 def celery_app(broker_url: str) -> celery.Celery:

@@ -40,7 +40,7 @@ def connect(settings: Settings, *, name: str) -> Services:
             idle_seconds=settings.lease_seconds,
         ),
         blobs.connect(settings.storage, endpoint_url=settings.storage_endpoint_url),
-        dispatch.CeleryDispatch(dispatch.celery_app(settings.broker_url)),
+        dispatch.CeleryDispatch(settings.broker_url),
         signals.Streams(settings.broker_url),
         SystemClock(),
     )

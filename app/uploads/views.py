@@ -12,11 +12,11 @@ from typing import Any, BinaryIO, cast
 from uuid import UUID
 
 import flask
-import ijson
 
 from app.kernel import errors
 from app.uploads import intake, store
 from app.uploads.codes import FILE_CODES, ROW_CODES, WARNINGS, row_sentence
+from app.uploads.reading import json_text, records
 from app.uploads.services import Services
 from app.uploads.states import UPLOAD
 from app.uploads.work import TASKS
@@ -93,12 +93,13 @@ def _spooled(stream: Any) -> BinaryIO:
 
 def _json_fields(body: BinaryIO) -> dict[str, Any]:
     """The top-level values of the body; its rows stay in it, as the file."""
-    fields: dict[str, Any] = {}
     try:
-        for prefix, event, value in ijson.parse(body):
-            if prefix in FIELDS and event in ("string", "boolean", "number", "null"):
-                fields[prefix] = value
-    except ijson.JSONError as error:
+        fields = {
+            found.place: found.value
+            for found in json_text.walk(records.text_of(body, "utf-8-sig"))
+            if found.what == "value" and found.place in FIELDS
+        }
+    except (json_text.JsonError, UnicodeDecodeError) as error:
         raise errors.Refused(f"The body is no JSON document: {error}.", code="malformed_json") from None
     if fields.get("source", "api") == "manual":
         raise errors.Refused("A manual upload brings a file.", code="file_missing")

@@ -20,7 +20,7 @@ from pytest_celery import (
     CeleryWorkerCluster,
 )
 
-from app.adapters import embedded, migrations
+from app.adapters import dispatch, embedded, migrations
 from tests.faults.nodes import ROOT, BrokerContainer
 from tests.faults.world import CHUNK_ROWS, LEASE_SECONDS, SWEEP_SECONDS, World
 
@@ -74,7 +74,7 @@ def celery_worker_cluster(mended: World, celery_setup_app: celery.Celery) -> Cel
 @pytest.fixture
 def celery_setup_app(mended: World) -> celery.Celery:
     """The application that sends the hints."""
-    return mended.services.dispatch._app  # type: ignore[attr-defined]
+    return dispatch.celery_app(mended.valkey.url)
 
 
 @pytest.fixture

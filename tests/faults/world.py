@@ -69,7 +69,7 @@ class World:
             settings,
             database.Database(settings.database_url, name="world"),
             blobs.connect(settings.storage),
-            dispatch.CeleryDispatch(dispatch.celery_app(settings.broker_url)),
+            dispatch.CeleryDispatch(settings.broker_url),
             signals.Streams(settings.broker_url),
             SystemClock(),
         )

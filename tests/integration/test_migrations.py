@@ -60,9 +60,7 @@ def migrate_in_process(dsn: str) -> subprocess.Popen[str]:
     )
 
 
-def test_migrations_lead_to_the_written_schema(
-    empty_database: Callable[[], str], servers: Servers
-) -> None:
+def test_migrations_lead_to_the_written_schema(empty_database: Callable[[], str], servers: Servers) -> None:
     migrated, written = empty_database(), empty_database()
     migrations.migrate(migrated)
     for path in SCHEMA:
@@ -84,7 +82,7 @@ def test_two_processes_may_migrate_at_once(empty_database: Callable[[], str], se
     dsn, reference = empty_database(), empty_database()
     running = [migrate_in_process(dsn) for _ in range(2)]
     said = [process.communicate(timeout=60)[0] for process in running]
-    assert [0, 0] == [process.returncode for process in running], said
+    assert [process.returncode for process in running] == [0, 0], said
     migrations.migrate(reference)
     assert dump(reference) == dump(dsn)
     assert [(migrations.newest(),)] == servers.sql("SELECT version_num FROM alembic_version", dsn=dsn)
@@ -96,7 +94,7 @@ def test_two_databases_of_one_server_may_be_migrated_at_once(
     both = [empty_database(), empty_database()]
     running = [migrate_in_process(dsn) for dsn in both]
     said = [process.communicate(timeout=60)[0] for process in running]
-    assert [0, 0] == [process.returncode for process in running], said
+    assert [process.returncode for process in running] == [0, 0], said
     assert dump(both[0]) == dump(both[1])
 
 

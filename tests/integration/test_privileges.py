@@ -245,7 +245,7 @@ def test_no_role_can_log_in_or_pass_policies(rows: Rows) -> None:
         "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'headworks\\_%'"
         " AND (rolcanlogin OR rolsuper OR rolbypassrls OR rolcreaterole OR rolcreatedb)"
     )
-    assert [(0,)] == found
+    assert found == [(0,)]
 
 
 FORBIDDEN = [
@@ -278,7 +278,7 @@ def test_what_a_role_must_never_do_is_denied(role: str, verb: str, table: str, r
 
 @pytest.mark.parametrize("column", ["raw_data = '{}'", "validation_status = 'valid'", "merged_into = 1"])
 def test_promotion_notes_failures_in_staging_and_changes_nothing_else(column: str, rows: Rows) -> None:
-    assert 1 == rows.run("promote", OURS, "UPDATE staging_rows SET promotion_error = 'x'")
+    assert rows.run("promote", OURS, "UPDATE staging_rows SET promotion_error = 'x'") == 1
     with pytest.raises(errors.AccessDenied):
         rows.run("promote", OURS, f"UPDATE staging_rows SET {column}")
 
@@ -293,8 +293,8 @@ def test_every_table_with_a_workspace_has_its_policy(rows: Rows) -> None:
         " AND NOT c.relispartition AND a.attname = 'workspace_id'"
         " AND NOT (c.relrowsecurity AND EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid))"
     )
-    assert [] == found
-    assert [(True,)] == rows.sql("SELECT relrowsecurity FROM pg_class WHERE relname = 'workspaces'")
+    assert found == []
+    assert rows.sql("SELECT relrowsecurity FROM pg_class WHERE relname = 'workspaces'") == [(True,)]
 
 
 def test_a_view_shows_what_its_reader_may_see(rows: Rows) -> None:
@@ -302,15 +302,15 @@ def test_a_view_shows_what_its_reader_may_see(rows: Rows) -> None:
         "SELECT relname FROM pg_class WHERE relkind = 'v' AND relnamespace = 'public'::regnamespace"
         " AND NOT coalesce(reloptions, '{}') @> '{security_invoker=true}'"
     )
-    assert [] == found
-    assert 1 == rows.run("read", OURS, "SELECT FROM daily_performance")
+    assert found == []
+    assert rows.run("read", OURS, "SELECT FROM daily_performance") == 1
 
 
 @pytest.mark.parametrize(("role", "table"), PAIRS)
 def test_a_transaction_touches_rows_of_its_own_workspace_alone(role: str, table: str, rows: Rows) -> None:
     everywhere = (role, table) in EVERY_WORKSPACE
     for verb in ("SELECT", "UPDATE", "DELETE"):
-        if may(role, verb, table) or verb == "UPDATE" and (role, table) in COLUMNS:
+        if may(role, verb, table) or (verb == "UPDATE" and (role, table) in COLUMNS):
             assert rows.run(role, OURS, statement(rows, verb, table, OURS)) > 0, verb
             found = rows.run(role, OURS, statement(rows, verb, table, THEIRS))
             assert everywhere == (found > 0), verb
@@ -325,7 +325,7 @@ def test_a_row_of_another_workspace_is_refused(role: str, table: str, rows: Rows
         ours, theirs = rows.insert(table, OURS), rows.insert(table, THEIRS)
     assert rows.run(role, OURS, ours) == (0 if table == "workspaces" else 1)
     if (role, table) in EVERY_WORKSPACE:
-        assert 1 == rows.run(role, OURS, theirs)
+        assert rows.run(role, OURS, theirs) == 1
         return
     with pytest.raises(errors.AccessDenied):
         rows.run(role, OURS, theirs)
@@ -368,7 +368,7 @@ def copy(rows: Rows, role: str, workspace_id: UUID | None, row_workspace: UUID, 
 
 
 def test_parse_copies_rows_of_its_own_workspace_into_a_day(rows: Rows) -> None:
-    assert 1 == copy(rows, "parse", OURS, OURS)
+    assert copy(rows, "parse", OURS, OURS) == 1
 
 
 @pytest.mark.parametrize("workspace_id", [OURS, None], ids=["another workspace", "no workspace"])
@@ -412,8 +412,8 @@ def test_a_new_day_made_twice_at_once_is_made_once_and_guarded(rows: Rows) -> No
             with rows.db.transaction("parse", OURS) as conn, conn.cursor() as cursor:
                 cursor.execute("SELECT ensure_staging_day(%s)", (day,))
 
-        assert [None] * 4 == at_once(make, make, make, make)
-        assert 1 == copy(rows, "parse", OURS, OURS, day)
+        assert at_once(make, make, make, make) == [None] * 4
+        assert copy(rows, "parse", OURS, OURS, day) == 1
         with pytest.raises(errors.AccessDenied):
             copy(rows, "parse", OURS, THEIRS, day)
         make()

@@ -59,6 +59,7 @@ class Header:
 _SPACES = re.compile(r"\s+")
 _INVISIBLE = dict.fromkeys(map(ord, "\ufeff\u200b\u200c\u200d\u2060\u200e\u200f"))
 _QUOTES = str.maketrans("’‘ʼ´`", "'''''")
+_PARENTHESES = re.compile(r"\s*([()])\s*")
 _WINDOW = re.compile(r"\s*\[([^\]]*)\]$")
 _CURRENCY = re.compile(r"\s*\(([A-Z]{3})\)$")
 
@@ -73,7 +74,7 @@ def header(text: str) -> Header:
     # Only a suffix in capitals is a currency: "(all)" is none, although ALL is a code.
     if (match := _CURRENCY.search(value)) and match[1] in CURRENCIES:
         currency, value = match[1], value[: match.start()]
-    return Header(text, value.casefold(), currency, window)
+    return Header(text, _PARENTHESES.sub(r"\1", value).casefold(), currency, window)
 
 
 @cache

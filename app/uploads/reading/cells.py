@@ -73,7 +73,7 @@ _RESOURCE = re.compile(r"^(?:[a-zA-Z]+/[\d~]+/)*[a-zA-Z]+/([\d~]+)$")
 _HYPHENATED = re.compile(r"^\d{3}-\d{3}-\d{4}$")
 _SCIENTIFIC = re.compile(r"^\d(?:[.,]\d+)?[eE]\+?\d+$")
 _FLOAT = re.compile(r"^(\d{1,15})[.,]0+$")
-_ID = re.compile(r"^[\w.:~-]{1,128}$")
+_ID = re.compile(r"^\w[\w:~-]{0,127}$")
 _UNSET = frozenset({"(not set)", "(not provided)"})
 
 

@@ -35,15 +35,9 @@ class KeyRow:
         return (*metrics, self.raw.get("currency"), self.breakdown, self.raw.get("rest"))
 
     @property
-    def alls(self) -> int:
-        return sum(1 for value in self.breakdown if value and cells.is_all(value))
-
-    def covers(self, other: KeyRow) -> bool:
-        """Whether this row is a subtotal that `other` is a part of."""
-        pairs = list(zip(self.breakdown, other.breakdown, strict=True))
-        return self.alls > other.alls and all(
-            mine == theirs or cells.is_all(mine or "") for mine, theirs in pairs
-        )
+    def totalled(self) -> tuple[int, ...]:
+        """The breakdowns over which the row is a subtotal."""
+        return tuple(at for at, value in enumerate(self.breakdown) if value and cells.is_all(value))
 
 
 @dataclass(slots=True)
@@ -79,15 +73,25 @@ def settle(rows: Sequence[KeyRow]) -> Settlement:
 
 
 def _without_subtotals(rows: Sequence[KeyRow], result: Settlement) -> list[KeyRow]:
-    if not any(row.alls for row in rows):
-        return list(rows)
+    """The rows less those of which another row is a part: equal elsewhere, and finer somewhere."""
+    totalled = {row.row_index: row.totalled for row in rows}
+    parts = {
+        places: {_elsewhere(row, places) for row in rows if set(places) - set(totalled[row.row_index])}
+        for places in set(totalled.values())
+        if places
+    }
     kept = []
     for row in rows:
-        if row.alls and any(row.covers(other) for other in rows):
+        places = totalled[row.row_index]
+        if places and _elsewhere(row, places) in parts[places]:
             result.subtotals.append(row.row_index)
         else:
             kept.append(row)
     return kept
+
+
+def _elsewhere(row: KeyRow, places: tuple[int, ...]) -> tuple[str | None, ...]:
+    return tuple(value for at, value in enumerate(row.breakdown) if at not in places)
 
 
 def _without_repeats(rows: Sequence[KeyRow], result: Settlement) -> list[KeyRow]:

@@ -20,14 +20,17 @@ _MARK = (
     r"|lei|円|元|원|圓)"
 )
 _AMOUNT = re.compile(
-    rf"^(?P<open>\()?\s*(?P<sign>[-+−])?\s*(?:{_MARK})?\s*(?P<sign2>[-+−])?\s*"
-    rf"(?P<body>\d[\d.,'’ \u00a0\u202f\u2009]*|[.,]\d+)\s*(?:{_MARK})?\s*(?P<close>\))?$",
+    rf"^(?P<open>\()?\s*(?P<sign>[-+])?\s*(?:{_MARK})?\s*(?P<sign2>[-+])?\s*"
+    rf"(?P<body>\d[\d.,'’ ]*|[.,]\d+)\s*(?:{_MARK})?\s*(?P<close>\))?$",
     re.ASCII,
 )
 _EXPONENT = re.compile(r"^[-+]?\d+(?:\.\d+)?[eE][-+]?\d{1,2}$", re.ASCII)
-_OTHER_THOUSANDS = "'’ \u00a0\u202f\u2009"
-# Arabic, Persian and full-width digits and marks, as the ASCII ones that they mean.
-_DIGITS = str.maketrans("٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹０１２３４５６７８９٫٬，．", "0123456789" * 3 + ".,,.")
+_OTHER_THOUSANDS = "'’ "
+# Arabic, Persian and full-width digits, marks and blanks, as the ASCII ones that they mean.
+_DIGITS = str.maketrans(
+    "٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹０１２３４５６７８９٫٬，．−\u00a0\u202f\u2009\u2007",
+    "0123456789" * 3 + ".,,.-    ",
+)
 
 
 @dataclass(slots=True)
@@ -68,28 +71,17 @@ class MarkEvidence:
 
 
 def _mark_of(cell: str) -> str:
-    """`.` or `,` when the cell has that decimal mark for sure, `?` when it may have, else empty."""
+    """`.` or `,` when the cell is a number with that decimal mark alone, `?` when with either."""
     if cell.isascii() and "." not in cell and "," not in cell:
         return ""
     match = _AMOUNT.match(cell.strip().translate(_DIGITS))
     if not match:
         return ""
     body = match["body"].strip()
-    dots, commas = body.count("."), body.count(",")
-    if dots and commas:
-        last = "." if body.rindex(".") > body.rindex(",") else ","
-        return last if body.count(last) == 1 else ""
-    if not dots and not commas:
-        return ""
-    mark, other = (".", ",") if dots else (",", ".")
-    if dots + commas > 1:
-        return other  # one mark, several times: it separates thousands
-    before, after = body.split(mark)
-    if any(char in before for char in _OTHER_THOUSANDS):
-        return mark
-    if len(after) != 3 or before in ("", "0") or len(before) > 3:
-        return mark
-    return "?"
+    possible = [mark for mark in ".," if _plain(body, mark) is not None]
+    if len(possible) != 1:
+        return "?" if len(possible) == 2 and ("." in body or "," in body) else ""
+    return possible[0]
 
 
 def number(cell: str, mark: str) -> Decimal | Problem | None:
@@ -103,19 +95,19 @@ def number(cell: str, mark: str) -> Decimal | Problem | None:
     if _EXPONENT.match(value):  # as JSON writes very small and very large floats
         return Decimal(value)
     match = _AMOUNT.match(value)
-    if not match or bool(match["open"]) != bool(match["close"]):
+    if not match:
+        return Problem("invalid_number", cell)
+    signs = [sign for sign in (match["sign"], match["sign2"], match["open"]) if sign]
+    if len(signs) > 1 or bool(match["open"]) != bool(match["close"]):
         return Problem("invalid_number", cell)
     digits = _plain(match["body"].strip(), mark)
     if digits is None:
         return Problem("invalid_number", cell)
-    negative = bool(match["open"]) or "-" in (sign := (match["sign"] or "") + (match["sign2"] or ""))
-    if not match["open"] and "−" in sign:
-        negative = True
-    return -Decimal(digits) if negative else Decimal(digits)
+    return -Decimal(digits) if signs and signs[0] != "+" else Decimal(digits)
 
 
 _GROUPED = {
-    separator: re.compile(rf"^\d{{1,3}}(?:{re.escape(separator)}\d{{3}})+$", re.ASCII)
+    separator: re.compile(rf"^[1-9]\d{{0,2}}(?:{re.escape(separator)}\d{{3}})+$", re.ASCII)
     for separator in f".,{_OTHER_THOUSANDS}"
 }
 _INDIAN = re.compile(r"^\d{1,2}(?:,\d{2})+,\d{3}$", re.ASCII)

@@ -28,7 +28,7 @@ class Plan:
     delimiter: str | None = None
     header_line: int | None = None
     header_record: int | None = None
-    rows_at: str = ""
+    rows_at: str | None = None
     columns: tuple[Column, ...] = ()
     decimal_mark: str = "."
     date_order: str | None = None

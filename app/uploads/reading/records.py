@@ -8,13 +8,11 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, BinaryIO
-
-import ijson
 
 from app.kernel import errors
 from app.uploads.codes import file_sentence
+from app.uploads.reading import json_text
 
 CELL_CHARACTERS = 128 * 1024
 RECORD_LINES = 2_000
@@ -78,12 +76,16 @@ class _Lines:
         self._text = text
         self._back: list[str] = []
         self.since_mark: list[str] = []
+        self.ended_within = False  # a record began, and the text ended before it did
 
     def __iter__(self) -> _Lines:
         return self
 
     def __next__(self) -> str:
-        line = self._back.pop() if self._back else next(self._text)
+        line = self._back.pop() if self._back else next(self._text, None)
+        if line is None:
+            self.ended_within = bool(self.since_mark)
+            raise StopIteration
         self.since_mark.append(line)
         if len(self.since_mark) > RECORD_LINES:
             raise _Runaway
@@ -91,6 +93,7 @@ class _Lines:
 
     def step_back(self) -> str:
         """Give back every line since the mark but the first, which is returned."""
+        self.ended_within = False
         first, *others = self.since_mark
         self._back.extend(reversed(others))
         self.since_mark = []
@@ -113,7 +116,7 @@ def csv_records(file: BinaryIO, encoding: str, delimiter: str) -> Iterator[Recor
     while True:
         try:
             cells = next(reader)
-            if len(since_mark) > 1 and _is_unclosed(since_mark):
+            if lines.ended_within:
                 raise _Runaway
         except StopIteration:
             return
@@ -139,106 +142,95 @@ def csv_records(file: BinaryIO, encoding: str, delimiter: str) -> Iterator[Recor
             yield begin, cells
 
 
-def _is_unclosed(lines: list[str]) -> bool:
-    # The reader ends a record of several lines at a closing quote, or at the end of the file.
-    return sum(line.count('"') for line in lines) % 2 == 1
-
-
 def ndjson_objects(file: BinaryIO, encoding: str) -> Iterator[tuple[int, dict[str, Any] | Broken]]:
     """Every line that is not blank, as an object or as broken."""
     for number, line in enumerate(text_of(file, encoding), start=1):
-        if line.strip("\ufeff \t\r\n"):
-            yield number, _object(line.strip("\ufeff \t\r\n"))
+        if line := line.strip("\ufeff \t\r\n"):
+            try:
+                value = json_text.decode(line)
+            except json_text.JsonError:
+                value = None
+            yield number, _row(value, "the line is no JSON object", line)
 
 
-def _object(line: str) -> dict[str, Any] | Broken:
-    try:
-        value = json.loads(line, parse_float=str, parse_int=str, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        return Broken("the line is no JSON object", line[:1000])
-    return value if isinstance(value, dict) else Broken("the line is no JSON object", line[:1000])
+def json_objects(
+    file: BinaryIO, encoding: str, rows_at: str | None
+) -> Iterator[tuple[int, dict[str, Any] | Broken]]:
+    """Every row of a JSON document, with minus its number in place of a line."""
+    with _json_errors():
+        if rows_at is None:
+            yield -1, json_text.decode(text_of(file, encoding).read(json_text.VALUE_CHARACTERS))
+            return
+        number = 0
+        for found in json_text.walk(text_of(file, encoding)):
+            if found.what == "row" and found.place == rows_at:
+                number += 1
+                yield -number, _row(found.value, "the row is no object", str(found.value))
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-JSON_ROWS = ("data.list", "data", "rows", "results", "list", "item.results", "")
-"""Arrays that hold the rows of a JSON document, in ijson's words; an earlier one beats a later."""
+def _row(value: object, why: str, text: str) -> dict[str, Any] | Broken:
+    return value if isinstance(value, dict) else Broken(why, text[:1000])
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
     """What a JSON document is besides its rows."""
 
-    rows_at: str  # where ijson finds each row; empty when the document is one row itself
-    scalars: dict[str, str]  # top-level values, dotted, as text
+    rows_at: str | None  # one of json_text.ROW_PLACES; None when the document is one row itself
+    beside: dict[str, Any]  # the values beside the rows, by their place
 
     @property
     def more_pages(self) -> bool:
-        pages = self.scalars.get("data.page_info.total_page", "1")
+        """Whether the platform says that rows are left out."""
+        paging = self.beside.get("paging")
+        info = self.beside.get("data.page_info") or self.beside.get("page_info")
+        pages = str(info.get("total_page", "1")) if isinstance(info, dict) else "1"
         return bool(
-            self.scalars.get("paging.next")
-            or self.scalars.get("nextPageToken")
-            or (pages.isdigit() and int(pages) > 1)
+            (isinstance(paging, dict) and paging.get("next"))
+            or self.beside.get("nextPageToken")
+            or (pages.isdigit() and len(pages) < 10 and int(pages) > 1)
         )
 
     @property
     def error(self) -> str:
         """The platform's message when the document is an error answer, else empty."""
-        for key in ("error.message", "error.error_user_msg", "errors", "error"):
-            if self.scalars.get(key):
-                return self.scalars[key]
-        code = self.scalars.get("code", "0")
-        if code not in ("0", "") and "message" in self.scalars:
-            return f"{self.scalars['message']} (code {code})"
+        failure = self.beside.get("error")
+        if isinstance(failure, dict):
+            return str(failure.get("message") or failure.get("error_user_msg") or failure)[:1000]
+        if isinstance(failure, str) and failure and self.rows_at is None:
+            return failure[:1000]
+        code = str(self.beside.get("code", "0"))
+        if code not in ("0", "") and "message" in self.beside:
+            return f"{str(self.beside['message'])[:1000]} (code {code[:20]})"
         return ""
 
 
 def document(file: BinaryIO, encoding: str) -> Document:
     """The shape of a JSON document, from one pass in bounded memory; FileRefused when it is broken."""
-    scalars: dict[str, str] = {}
+    beside: dict[str, Any] = {}
     arrays: set[str] = set()
     with _json_errors():
-        for prefix, event, value in ijson.parse(_Utf8(file, encoding)):
-            if prefix.count(".") > MAX_DEPTH:
-                raise ijson.JSONError("it is nested too deeply")
-            if event == "start_array" and prefix in JSON_ROWS:
-                arrays.add(prefix)
-            elif event in ("string", "number", "boolean") and len(scalars) < 1000:
-                # searchStream answers an error with a list of one object
-                key = prefix.removeprefix("item.") if prefix.startswith("item.error") else prefix
-                if "item" not in key.split("."):
-                    scalars[key] = str(value)[:1000]
-    found = [place for place in JSON_ROWS if place in arrays]
-    return Document(f"{found[0]}.item".lstrip(".") if found else "", scalars)
+        for found in json_text.walk(text_of(file, encoding)):
+            if found.what == "array":
+                arrays.add(found.place)
+            elif found.what == "value" and len(beside) < 1000:
+                # What stands beside the rows of a batch says as much as beside those of a document.
+                beside.setdefault(found.place.removeprefix("item."), found.value)
+            elif found.what == "row" and found.place == "" and not beside:
+                beside |= _error_in_a_list(found.value)
+    return Document(next((place for place in json_text.ROW_PLACES if place in arrays), None), beside)
 
 
-def json_objects(
-    file: BinaryIO, encoding: str, rows_at: str
-) -> Iterator[tuple[int, dict[str, Any] | Broken]]:
-    """Every row of a JSON document, with minus its number in place of a line."""
-    with _json_errors():
-        for number, value in enumerate(ijson.items(_Utf8(file, encoding), rows_at), start=1):
-            row = value if isinstance(value, dict) else Broken("the row is no object", str(value)[:1000])
-            yield -number, row
-
-
-class _Utf8:
-    """A text of any encoding as the UTF-8 bytes that ijson reads."""
-
-    def __init__(self, file: BinaryIO, encoding: str) -> None:
-        self._text = text_of(file, encoding)
-
-    def read(self, size: int) -> bytes:
-        return self._text.read(size).encode("utf-8", "surrogatepass")
+def _error_in_a_list(row: object) -> dict[str, Any]:
+    """searchStream answers an error with a list of one object with the error in it."""
+    return {"error": row["error"]} if isinstance(row, dict) and set(row) == {"error"} else {}
 
 
 @contextmanager
 def _json_errors() -> Iterator[None]:
     try:
         yield
-    except (ijson.JSONError, UnicodeDecodeError) as error:
+    except (json_text.JsonError, UnicodeDecodeError) as error:
         raise errors.FileRefused(
             file_sentence("malformed_json", what=str(error)[:200]), code="malformed_json"
         ) from None
@@ -254,17 +246,15 @@ def flat(value: dict[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tu
         if isinstance(item, dict) and depth < MAX_DEPTH:
             yield from flat(item, f"{name}.", depth + 1)
         elif isinstance(item, list | dict):
-            yield name, json.dumps(item, ensure_ascii=False, default=str)
+            yield name, json.dumps(item, ensure_ascii=False)
         else:
             yield name, cell(item)
 
 
 def cell(value: Any) -> str:
-    """A JSON scalar as the text of a cell."""
+    """A JSON scalar as the text of a cell; numbers are texts already."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, Decimal):
-        return format(value, "f")
     return str(value)

@@ -93,10 +93,10 @@ def content_at(store: Blobs, url: str) -> bytes:
 
 def test_what_is_put_can_be_opened_until_it_is_deleted(case: Case) -> None:
     stored = case.store.put("uploads/one", io.BytesIO(b"some content"))
-    assert b"some content" == content_at(case.store, stored.url)
-    assert ["uploads/one"] == case.kept()
+    assert content_at(case.store, stored.url) == b"some content"
+    assert case.kept() == ["uploads/one"]
     case.store.delete(stored.url)
-    assert [] == case.kept()
+    assert case.kept() == []
     with pytest.raises(errors.FileGone), case.store.open(stored.url):
         pass
 
@@ -115,37 +115,37 @@ def test_an_address_is_below_that_of_its_store(case: Case) -> None:
 def test_an_address_is_good_in_another_process(case: Case) -> None:
     stored = case.store.put("uploads/one", io.BytesIO(b"x"))
     other = blobs.connect(case.address, endpoint_url=case.endpoint_url)
-    assert b"x" == content_at(other, stored.url)
+    assert content_at(other, stored.url) == b"x"
 
 
 def test_an_opened_content_can_be_read_from_any_place(case: Case) -> None:
     stored = case.store.put("one", io.BytesIO(b"0123456789"))
     with case.store.open(stored.url) as file:
-        assert b"0123" == file.read(4)
+        assert file.read(4) == b"0123"
         file.seek(-2, 2)
-        assert b"89" == file.read()
+        assert file.read() == b"89"
         file.seek(0)
-        assert b"0123456789" == file.read()
+        assert file.read() == b"0123456789"
 
 
 def test_a_second_put_replaces_the_content(case: Case) -> None:
     first = case.store.put("one", io.BytesIO(b"a longer first content"))
     second = case.store.put("one", io.BytesIO(b"second"))
     assert first.url == second.url
-    assert b"second" == content_at(case.store, second.url)
-    assert ["one"] == case.kept()
+    assert content_at(case.store, second.url) == b"second"
+    assert case.kept() == ["one"]
 
 
 def test_an_empty_content_is_a_content(case: Case) -> None:
     stored = case.store.put("empty", io.BytesIO(b""))
     assert (0, hashlib.sha256().hexdigest()) == (stored.size_bytes, stored.sha256)
-    assert b"" == content_at(case.store, stored.url)
+    assert content_at(case.store, stored.url) == b""
 
 
 def test_a_key_may_hold_blanks_percent_signs_and_letters_of_any_script(case: Case) -> None:
     stored = case.store.put("my reports/über %41 日本.csv", io.BytesIO(b"x"))
-    assert b"x" == content_at(case.store, stored.url)
-    assert ["my reports/über %41 日本.csv"] == case.kept()
+    assert content_at(case.store, stored.url) == b"x"
+    assert case.kept() == ["my reports/über %41 日本.csv"]
 
 
 def test_deleting_what_is_not_there_is_no_error(case: Case) -> None:
@@ -156,16 +156,16 @@ def test_deleting_what_is_not_there_is_no_error(case: Case) -> None:
 
 def test_a_content_of_just_the_limit_is_taken(case: Case) -> None:
     stored = case.store.put("one", io.BytesIO(b"x" * MB), max_bytes=MB)
-    assert MB == stored.size_bytes
+    assert stored.size_bytes == MB
 
 
 @pytest.mark.parametrize("size", [MB + 1, 3 * MB])
 def test_what_is_too_large_leaves_nothing_behind(size: int, case: Case) -> None:
     with pytest.raises(blobs.TooLarge) as refusal:
         case.store.put("uploads/one", io.BytesIO(b"x" * size), max_bytes=MB)
-    assert "file_too_large" == refusal.value.code
+    assert refusal.value.code == "file_too_large"
     assert "1 MB" in refusal.value.sentence
-    assert [] == case.kept()
+    assert case.kept() == []
 
 
 class Breaks(io.BytesIO):
@@ -184,9 +184,9 @@ def test_a_put_that_breaks_leaves_what_was_there(before: bytes | None, case: Cas
     with pytest.raises(ConnectionResetError):
         case.store.put("one", Breaks(b"x" * 3 * MB))
     if before is None:
-        assert [] == case.kept()
+        assert case.kept() == []
     else:
-        assert ["one"] == case.kept()
+        assert case.kept() == ["one"]
         assert before == content_at(case.store, f"{case.address}/one")
 
 
@@ -194,7 +194,7 @@ def test_a_put_that_breaks_leaves_what_was_there(before: bytes | None, case: Cas
 def test_a_key_that_leads_out_of_the_store_is_refused(key: str, case: Case) -> None:
     with pytest.raises(errors.Fatal):
         case.store.put(key, io.BytesIO(b"x"))
-    assert [] == case.kept()
+    assert case.kept() == []
 
 
 @pytest.mark.parametrize("change", ["/../outside", "-of-others/one", "/../../../outside"])
@@ -270,7 +270,7 @@ def test_two_puts_at_once_leave_one_whole_content(case: Case) -> None:
     contents = [bytes([letter]) * (2 * MB) for letter in b"abcd"]
     puts = [lambda c=content: case.store.put("one", io.BytesIO(c)) for content in contents]
     stored = at_once(*puts)
-    assert ["one"] == case.kept()
+    assert case.kept() == ["one"]
     assert content_at(case.store, stored[0].url) in contents
 
 
@@ -314,7 +314,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
         self.close_connection = True
 
-    do_GET = do_PUT = do_DELETE = answer  # noqa: N815 (the base class's names)
+    do_GET = do_PUT = do_DELETE = answer
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -424,7 +424,7 @@ class FullDisk(io.BytesIO):
 def test_a_full_disk_is_said_in_our_words_and_leaves_nothing_behind(case: Case) -> None:
     with pytest.raises(errors.DiskFull):
         case.store.put("one", FullDisk())
-    assert [] == case.kept()
+    assert case.kept() == []
 
 
 def test_a_source_is_only_read_in_pieces(case: Case) -> None:

@@ -15,6 +15,7 @@ from app.adapters import database
 from app.adapters.database import Connection, Database
 from app.kernel import errors
 from tests.conftest import Servers
+from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.threads import at_once, wait_until
 
 WORKSPACE = uuid.UUID("11111111-1111-4111-8111-111111111111")
@@ -25,14 +26,15 @@ OwnerSql = Callable[[str], list[Any]]
 def notes(owner_sql: OwnerSql) -> None:
     """A table with a constraint of every kind."""
     owner_sql(
-        "CREATE TABLE notes (id integer PRIMARY KEY, amount numeric(6, 2) CHECK (amount >= 0),"
+        "DROP TABLE IF EXISTS notes;"
+        " CREATE TABLE notes (id integer PRIMARY KEY, amount numeric(6, 2) CHECK (amount >= 0),"
         " parent integer REFERENCES notes, word text, CONSTRAINT one_word UNIQUE (word));"
         " GRANT ALL ON notes TO headworks_parse"
     )
 
 
 @pytest.fixture
-def make_database(database_url: str) -> Iterator[Callable[..., Database]]:
+def make_database(database_url: str) -> Iterator[Callable[..., Database]]:  # noqa: F811
     made: list[Database] = []
 
     def make(url: str = database_url, **options: Any) -> Database:
@@ -69,7 +71,7 @@ def ids(owner_sql: OwnerSql) -> list[int]:
 
 def test_a_block_that_ends_is_committed(db: Database, owner_sql: OwnerSql) -> None:
     add(db, "INSERT INTO notes VALUES (1)")
-    assert [1] == ids(owner_sql)
+    assert ids(owner_sql) == [1]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, errors.Conflict])
@@ -79,18 +81,18 @@ def test_a_block_that_raises_is_rolled_back_and_its_error_goes_on(
     with pytest.raises(error), db.transaction("parse") as conn:
         run(conn, "INSERT INTO notes VALUES (1)")
         raise error("no")
-    assert [] == ids(owner_sql)
+    assert ids(owner_sql) == []
     add(db, "INSERT INTO notes VALUES (2)")
-    assert [2] == ids(owner_sql)
+    assert ids(owner_sql) == [2]
 
 
 def test_a_transaction_has_its_role_and_its_workspace(db: Database) -> None:
     with db.transaction("relay", WORKSPACE) as conn:
         found = run(conn, "SELECT current_user::text, current_workspace()")
-    assert [("headworks_relay", WORKSPACE)] == found
+    assert found == [("headworks_relay", WORKSPACE)]
     with db.transaction("read") as conn:
         found = run(conn, "SELECT current_user::text, current_workspace()")
-    assert [("headworks_read", None)] == found
+    assert found == [("headworks_read", None)]
 
 
 @pytest.mark.parametrize("end", ["committed", "raised", "refused by the server"])
@@ -108,8 +110,8 @@ def test_a_transaction_leaves_nothing_behind_in_its_connection(end: str, db: Dat
     pooled = db._connect()
     (found,) = run(
         pooled.dbapi_connection,  # type: ignore[arg-type]
-        "SELECT pg_backend_pid(), current_user::text, coalesce(current_setting('headworks.workspace_id'), ''),"
-        " current_setting('statement_timeout')",
+        "SELECT pg_backend_pid(), current_user::text,"
+        " coalesce(current_setting('headworks.workspace_id'), ''), current_setting('statement_timeout')",
     )
     pooled.close()
     assert (pids[0], "headworks", "", "0") == found
@@ -132,14 +134,14 @@ def test_a_terminated_connection_is_lost_and_the_next_transaction_works(
         terminate(servers, conn)
         run(conn, "INSERT INTO notes VALUES (2)")
     add(db, "INSERT INTO notes VALUES (3)")
-    assert [3] == ids(owner_sql)
+    assert ids(owner_sql) == [3]
 
 
 def test_a_connection_lost_at_commit_is_said(db: Database, servers: Servers, owner_sql: OwnerSql) -> None:
     with pytest.raises(errors.ConnectionLost), db.transaction("parse") as conn:
         run(conn, "INSERT INTO notes VALUES (1)")
         terminate(servers, conn)
-    assert [] == ids(owner_sql)
+    assert ids(owner_sql) == []
 
 
 def test_a_connection_that_died_in_the_pool_is_replaced_unseen(
@@ -149,7 +151,7 @@ def test_a_connection_that_died_in_the_pool_is_replaced_unseen(
         run(conn, "INSERT INTO notes VALUES (1)")
     terminate(servers, conn)
     add(db, "INSERT INTO notes VALUES (2)")
-    assert [1, 2] == ids(owner_sql)
+    assert ids(owner_sql) == [1, 2]
 
 
 def test_a_connection_lost_in_a_savepoint_is_said(db: Database, servers: Servers) -> None:
@@ -169,8 +171,8 @@ def test_a_connection_lost_inside_of_a_savepoint_is_said(db: Database, servers: 
     add(db, "INSERT INTO notes VALUES (2)")
 
 
-def addresses(database_url: str) -> dict[str, sqlalchemy.URL]:
-    url = sqlalchemy.engine.make_url(database_url)
+def addresses(of_database: str) -> dict[str, sqlalchemy.URL]:
+    url = sqlalchemy.engine.make_url(of_database)
     return {
         "wrong password": url.set(password="not-the-password"),
         "nobody listens": url.set(port=1),
@@ -181,12 +183,14 @@ def addresses(database_url: str) -> dict[str, sqlalchemy.URL]:
 
 @pytest.mark.parametrize("address", ["wrong password", "nobody listens", "no such database", "no such user"])
 def test_a_connection_that_cannot_be_made_is_lost_and_names_no_password(
-    address: str, make_database: Callable[..., Database], database_url: str
+    address: str,
+    make_database: Callable[..., Database],
+    database_url: str,  # noqa: F811
 ) -> None:
     url = addresses(database_url)[address]
-    with pytest.raises(errors.ConnectionLost) as raised:
-        with make_database(url.render_as_string(hide_password=False)).transaction("read"):
-            pass
+    db = make_database(url.render_as_string(hide_password=False))
+    with pytest.raises(errors.ConnectionLost) as raised, db.transaction("read"):
+        pass
     assert url.password and url.password not in f"{raised.value} {raised.value!r} {raised.value.sentence}"
 
 
@@ -202,9 +206,7 @@ def test_a_statement_that_takes_too_long_is_cut_off(
     add(db, "INSERT INTO notes VALUES (1)")
 
 
-def test_a_lock_that_takes_too_long_is_given_up(
-    make_database: Callable[..., Database], notes: None
-) -> None:
+def test_a_lock_that_takes_too_long_is_given_up(make_database: Callable[..., Database], notes: None) -> None:
     waits, holds = make_database(timeout_seconds=0.1), make_database()
     with holds.transaction("parse") as conn:
         run(conn, "LOCK TABLE notes IN ACCESS EXCLUSIVE MODE")
@@ -238,7 +240,7 @@ def test_of_two_transactions_in_a_circle_one_gives_way(
 
     ends = at_once(lambda: change(1, 2), lambda: change(2, 1))
     assert {type(None), errors.Deadlock} == {type(end) for end in ends}
-    assert [(1,), (1,)] == owner_sql("SELECT amount FROM notes")
+    assert owner_sql("SELECT amount FROM notes") == [(1,), (1,)]
 
 
 def test_a_transaction_that_came_too_late_counts_as_a_deadlock(db: Database, owner_sql: OwnerSql) -> None:
@@ -291,10 +293,12 @@ def test_a_refusal_of_the_server_becomes_our_error_and_names_no_value(
     assert ours is type(raised.value)
     assert names in raised.value.sentence
     assert "4711" not in raised.value.sentence and "xyzzy" not in raised.value.sentence
-    assert [7] == ids(owner_sql)
+    assert ids(owner_sql) == [7]
 
 
-@pytest.mark.parametrize("statement", ["SELEC 1", "SELECT no_such_column FROM notes", "SELECT * FROM no_table"])
+@pytest.mark.parametrize(
+    "statement", ["SELEC 1", "SELECT no_such_column FROM notes", "SELECT * FROM no_table"]
+)
 def test_a_mistake_in_our_own_sql_stays_what_it_is(statement: str, db: Database) -> None:
     with pytest.raises(psycopg2.ProgrammingError):
         add(db, statement)
@@ -305,7 +309,7 @@ def test_a_mistake_in_our_own_sql_stays_what_it_is(statement: str, db: Database)
 
 def test_a_savepoint_returns_what_its_work_returned(db: Database) -> None:
     with db.transaction("parse") as conn:
-        assert [(1,)] == database.savepoint(conn, lambda: run(conn, "SELECT 1"))
+        assert database.savepoint(conn, lambda: run(conn, "SELECT 1")) == [(1,)]
 
 
 @pytest.mark.parametrize("error", ["the server's", "our own"])
@@ -321,7 +325,7 @@ def test_a_savepoint_undoes_its_own_part_alone(error: str, db: Database, owner_s
         with pytest.raises((errors.UniqueViolated, ValueError)):
             database.savepoint(conn, fails)
         run(conn, "INSERT INTO notes VALUES (3)")
-    assert [1, 3] == ids(owner_sql)
+    assert ids(owner_sql) == [1, 3]
 
 
 def test_savepoints_may_stand_inside_of_each_other(db: Database, owner_sql: OwnerSql) -> None:
@@ -338,4 +342,4 @@ def test_savepoints_may_stand_inside_of_each_other(db: Database, owner_sql: Owne
     with db.transaction("parse") as conn:
         run(conn, "INSERT INTO notes VALUES (1)")
         database.savepoint(conn, outer)
-    assert [1, 2, 4] == ids(owner_sql)
+    assert ids(owner_sql) == [1, 2, 4]

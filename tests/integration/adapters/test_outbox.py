@@ -15,6 +15,7 @@ from app.adapters import embedded, outbox, signals
 from app.kernel import errors
 from app.uploads import events
 from app.uploads.services import Services
+from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.threads import at_once
 
 WORKSPACE = UUID("11111111-1111-4111-8111-111111111111")
@@ -58,32 +59,32 @@ def unpublished(owner_sql: OwnerSql) -> list[str]:
 def test_an_event_is_there_only_after_its_commit(services: Services) -> None:
     with services.db.transaction("promote", WORKSPACE) as conn:
         outbox.add(conn, WORKSPACE, topic=TOPIC, key="1", payload={"n": 1})
-        assert 0 == relay(services)
-    assert 1 == relay(services)
-    assert [("1", {"n": 1})] == published(services)
+        assert relay(services) == 0
+    assert relay(services) == 1
+    assert published(services) == [("1", {"n": 1})]
 
 
 def test_an_event_of_work_that_was_rolled_back_never_leaves(services: Services) -> None:
     with pytest.raises(ValueError), services.db.transaction("promote", WORKSPACE) as conn:
         outbox.add(conn, WORKSPACE, topic=TOPIC, key="1", payload={})
         raise ValueError
-    assert 0 == relay(services)
-    assert [] == published(services)
+    assert relay(services) == 0
+    assert published(services) == []
 
 
 def test_a_key_is_told_once(services: Services) -> None:
-    assert [True, False] == add(services, "1", "1", payload={"n": "first"})
-    assert [False] == add(services, "1", payload={"n": "second"})
-    assert [True] == add(services, "1", topic="other things")
-    assert 2 == relay(services)
-    assert [False] == add(services, "1", payload={"n": "third"})
-    assert 0 == relay(services)
-    assert [("1", {"n": "first"})] == published(services)
+    assert add(services, "1", "1", payload={"n": "first"}) == [True, False]
+    assert add(services, "1", payload={"n": "second"}) == [False]
+    assert add(services, "1", topic="other things") == [True]
+    assert relay(services) == 2
+    assert add(services, "1", payload={"n": "third"}) == [False]
+    assert relay(services) == 0
+    assert published(services) == [("1", {"n": "first"})]
 
 
 def test_of_two_transactions_with_one_key_one_tells_it(services: Services) -> None:
     ends = at_once(*[lambda: add(services, "1")[0]] * 4)
-    assert [False, False, False, True] == sorted(ends)
+    assert sorted(ends) == [False, False, False, True]
 
 
 # -- published by the relay
@@ -92,10 +93,10 @@ def test_of_two_transactions_with_one_key_one_tells_it(services: Services) -> No
 def test_events_are_published_in_order_and_marked(services: Services, owner_sql: OwnerSql) -> None:
     keys = [str(number) for number in range(250)]  # more than two batches
     add(services, *keys)
-    assert 250 == relay(services)
+    assert relay(services) == 250
     assert keys == keys_published(services)
-    assert [] == unpublished(owner_sql)
-    assert 0 == relay(services)
+    assert unpublished(owner_sql) == []
+    assert relay(services) == 0
 
 
 class FailsToMark:
@@ -121,18 +122,18 @@ def test_a_crash_between_publishing_and_marking_publishes_again(
     monkeypatch.setattr(outbox, "_outbox", FailsToMark(outbox._outbox, call=2))
     with pytest.raises(errors.ConnectionLost):
         relay(services)
-    assert ["1", "2", "3"] == unpublished(owner_sql)
-    assert 3 == relay(services)
-    assert ["1", "2", "1", "2", "3"] == keys_published(services)
-    assert [] == unpublished(owner_sql)
+    assert unpublished(owner_sql) == ["1", "2", "3"]
+    assert relay(services) == 3
+    assert keys_published(services) == ["1", "2", "1", "2", "3"]
+    assert unpublished(owner_sql) == []
 
 
 def test_two_relays_at_once_publish_each_event_once(services: Services, owner_sql: OwnerSql) -> None:
     keys = [f"{number:03}" for number in range(300)]
     add(services, *keys)
-    assert 300 == sum(at_once(*[lambda: relay(services)] * 3))
+    assert sum(at_once(*[lambda: relay(services)] * 3)) == 300
     assert keys == sorted(keys_published(services))
-    assert [] == unpublished(owner_sql)
+    assert unpublished(owner_sql) == []
 
 
 def test_an_event_waits_while_redis_is_down(services: Services, owner_sql: OwnerSql) -> None:
@@ -141,8 +142,8 @@ def test_an_event_waits_while_redis_is_down(services: Services, owner_sql: Owner
     with pytest.raises(errors.ConnectionLost) as raised:
         outbox.relay(services.db, nobody)
     assert "secret-word" not in str(raised.value)
-    assert ["1"] == unpublished(owner_sql)
-    assert 1 == relay(services)
+    assert unpublished(owner_sql) == ["1"]
+    assert relay(services) == 1
 
 
 def test_consuming_from_a_redis_that_is_down_is_a_lost_connection() -> None:
@@ -172,16 +173,16 @@ def test_a_group_handles_each_event_once(services: Services) -> None:
     add(services, "1", "2")
     relay(services)
     handled: list[str] = []
-    assert 2 == consume(services, "one", handled.append)
-    assert 0 == consume(services, "two", handled.append)
-    assert ["1", "2"] == handled
+    assert consume(services, "one", handled.append) == 2
+    assert consume(services, "two", handled.append) == 0
+    assert handled == ["1", "2"]
 
 
 def test_every_group_handles_every_event(services: Services) -> None:
     add(services, "1", "2")
     relay(services)
-    assert ["1", "2"] == keys_published(services)
-    assert ["1", "2"] == keys_published(services)
+    assert keys_published(services) == ["1", "2"]
+    assert keys_published(services) == ["1", "2"]
 
 
 def test_events_of_a_dead_consumer_are_handled_by_another(
@@ -192,11 +193,11 @@ def test_events_of_a_dead_consumer_are_handled_by_another(
     with pytest.raises(Died):
         consume(services, "dead", die)
     handled: list[str] = []
-    assert 0 == consume(services, "alive", handled.append)  # it may only be slow
+    assert consume(services, "alive", handled.append) == 0  # it may only be slow
     monkeypatch.setattr(signals, "ABANDONED_MS", 0)
-    assert 3 == consume(services, "alive", handled.append)
-    assert ["1", "2", "3"] == handled
-    assert 0 == consume(services, "alive", handled.append)
+    assert consume(services, "alive", handled.append) == 3
+    assert handled == ["1", "2", "3"]
+    assert consume(services, "alive", handled.append) == 0
 
 
 def test_new_events_are_handled_while_those_of_a_dead_consumer_wait(services: Services) -> None:
@@ -207,8 +208,8 @@ def test_new_events_are_handled_while_those_of_a_dead_consumer_wait(services: Se
     add(services, "2")
     relay(services)
     handled: list[str] = []
-    assert 1 == consume(services, "alive", handled.append)
-    assert ["2"] == handled
+    assert consume(services, "alive", handled.append) == 1
+    assert handled == ["2"]
 
 
 # -- the audit log as a consumer
@@ -228,11 +229,11 @@ def test_a_completion_is_recorded_once_however_often_it_arrives(
 ) -> None:
     upload_id = uuid.uuid4()
     add(services, str(upload_id), topic=events.TOPIC, payload=completion(upload_id))
-    assert 1 == events.relay(services)
-    assert 1 == events.record_in_audit(services)
+    assert events.relay(services) == 1
+    assert events.record_in_audit(services) == 1
     owner_sql("UPDATE outbox SET published_at = NULL")
-    assert 1 == events.relay(services)
-    assert 1 == events.record_in_audit(services)
+    assert events.relay(services) == 1
+    assert events.record_in_audit(services) == 1
     found = owner_sql("SELECT upload_id::text, action, to_status, why FROM audit")
     assert [(str(upload_id), "event_received", "completed", "3 rows promoted")] == found
 
@@ -245,13 +246,13 @@ def test_completions_of_two_uploads_are_both_recorded(services: Services, owner_
         lambda: events.record_in_audit(services),
         lambda: events.record_in_audit(replace(services)),
     )
-    assert 2 == sum(ends)
-    assert [(2,)] == owner_sql("SELECT count(*) FROM audit WHERE action = 'event_received'")
+    assert sum(ends) == 2
+    assert owner_sql("SELECT count(*) FROM audit WHERE action = 'event_received'") == [(2,)]
 
 
 def test_a_relay_that_published_sends_a_hint_to_the_audit_log(services: Services) -> None:
-    assert 0 == events.relay(services)
-    assert [] == services.dispatch.sent  # type: ignore[attr-defined]
+    assert events.relay(services) == 0
+    assert services.dispatch.sent == []  # type: ignore[attr-defined]
     add(services, "1")
     events.relay(services)
-    assert ["uploads.audit"] == services.dispatch.sent  # type: ignore[attr-defined]
+    assert services.dispatch.sent == ["uploads.audit"]  # type: ignore[attr-defined]

@@ -21,6 +21,7 @@ from app.uploads.reading.entities import Staged
 from app.uploads.services import Services
 from app.uploads.staging_store import ChunkFeed
 from app.uploads.store import Claim
+from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.threads import wait_until
 from tests.integration.uploads.conftest import WORKSPACE, Uploads
 
@@ -71,10 +72,9 @@ def finish_promotion(services: Services, held: Claim) -> None:
 def lose_lease(services: Services, owner_sql: OwnerSql, held: Claim) -> None:
     """The owner was not heard of in time, and a sweep has seen it."""
     owner_sql(
-        "UPDATE data_uploads SET lease_expires_at = now() - interval '1 s'"
-        f" WHERE id = '{held.upload_id}'"
+        f"UPDATE data_uploads SET lease_expires_at = now() - interval '1 s' WHERE id = '{held.upload_id}'"
     )
-    assert 1 == recover.sweep(services)
+    assert recover.sweep(services) == 1
 
 
 def hand_in(owner_sql: OwnerSql, workspace_id: UUID, count: int) -> None:
@@ -103,7 +103,7 @@ def test_workspaces_take_turns(services: Services, owner_sql: OwnerSql) -> None:
     for workspace_id, count in ((A, 5), (B, 2), (C, 1)):
         hand_in(owner_sql, workspace_id, count)
     turns = [must_claim(services).workspace_id for _ in range(6)]
-    assert [A, B, C, A, B, A] == turns
+    assert turns == [A, B, C, A, B, A]
     assert claim(services) is None  # two of the first workspace are left, but three are active
 
 
@@ -113,7 +113,7 @@ def test_a_workspace_that_comes_late_is_next(services: Services, owner_sql: Owne
     for _ in range(3):
         must_claim(services)
     hand_in(owner_sql, C, 1)
-    assert C == must_claim(services).workspace_id
+    assert must_claim(services).workspace_id == C
 
 
 def test_a_fourth_upload_waits_until_one_of_three_is_done(uploads: Uploads, services: Services) -> None:
@@ -136,7 +136,7 @@ def test_a_full_workspace_does_not_stand_in_the_way_of_another(
     for _ in range(3):
         must_claim(services)
     hand_in(owner_sql, B, 1)
-    assert B == must_claim(services).workspace_id
+    assert must_claim(services).workspace_id == B
 
 
 def test_an_upload_without_its_file_cannot_be_claimed(
@@ -171,7 +171,7 @@ def test_a_lease_that_ran_out_is_free_only_after_a_sweep(uploads: Uploads, servi
     uploads.pending()
     must_claim(services, lease=0.0)
     assert claim(services) is None
-    assert 1 == recover.sweep(services)
+    assert recover.sweep(services) == 1
     assert claim(services) is not None
 
 
@@ -221,9 +221,9 @@ def test_a_release_forgives_the_attempt_and_a_loss_counts_it(
     held = must_claim(services)
     release(services, held)
     held = must_claim(services)
-    assert 1 == held.attempts
+    assert held.attempts == 1
     lose_lease(services, owner_sql, held)
-    assert 2 == must_claim(services).attempts
+    assert must_claim(services).attempts == 2
 
 
 def test_every_claim_and_loss_stands_in_the_history(
@@ -233,13 +233,13 @@ def test_every_claim_and_loss_stands_in_the_history(
     lose_lease(services, owner_sql, must_claim(services, owner="one"))
     release(services, must_claim(services, owner="two"))
     found = [(e.action, e.from_status, e.to_status, e.owner_id) for e in uploads.history(upload_id)]
-    assert [
+    assert found == [
         ("created", None, "pending", None),
         ("moved", "pending", "processing", "one"),
         ("lease_expired", "processing", "processing", "one"),
         ("resumed", "processing", "processing", "two"),
         ("released", "processing", "processing", "two"),
-    ] == found
+    ]
 
 
 # -- three at a time
@@ -259,8 +259,8 @@ def test_a_claim_waits_for_one_that_is_not_committed_and_obeys_the_limit(
         wait_until(lambda: owner_sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
         assert third is not None and second == []
     waiter.join(10)
-    assert [None] == second
-    assert [(3,)] == owner_sql("SELECT count(*) FROM data_uploads WHERE status = 'processing'")
+    assert second == [None]
+    assert owner_sql("SELECT count(*) FROM data_uploads WHERE status = 'processing'") == [(3,)]
 
 
 def test_a_claim_that_waited_takes_the_next_upload_and_the_next_slot(
@@ -276,7 +276,7 @@ def test_a_claim_that_waited_takes_the_next_upload_and_the_next_slot(
     waiter.join(10)
     assert first is not None and second[0] is not None
     assert first.upload_id != second[0].upload_id
-    assert [(0,), (1,)] == owner_sql("SELECT slot FROM data_uploads WHERE slot IS NOT NULL ORDER BY 1")
+    assert owner_sql("SELECT slot FROM data_uploads WHERE slot IS NOT NULL ORDER BY 1") == [(0,), (1,)]
 
 
 @pytest.mark.parametrize("status", ["processing", "staging_complete", "promoting"])
@@ -351,7 +351,7 @@ def test_never_more_than_three_are_active_whatever_twelve_workers_do(
         for thread in threads:
             thread.join(10)
     assert most <= 3
-    assert 3 == max(most_active(owner_sql).values())
+    assert max(most_active(owner_sql).values()) == 3
     assert sum(worker.done > 0 for worker in workers) > 1
 
 

@@ -15,6 +15,7 @@ import pytest
 from app.uploads import cleanup, parse, work
 from app.uploads.services import Services
 from tests.conftest import SetClock, work_off
+from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.threads import at_once, wait_until
 from tests.integration.uploads.conftest import GOOD, WORKSPACE, Uploads, report
 
@@ -105,19 +106,19 @@ def test_a_day_goes_when_all_of_it_has_expired(
 def test_only_expired_days_go(aged: Aged, services: Services, owner_sql: OwnerSql) -> None:
     for age in (1, 5, 10, 20, OLD):
         aged.finished(age)
-    assert 3 == cleanup.drop_expired(services)
+    assert cleanup.drop_expired(services) == 3
     assert both(1, 5) == days_kept(owner_sql)
 
 
 def test_a_second_run_finds_nothing(aged: Aged, services: Services) -> None:
     aged.finished(OLD)
-    assert [1, 0, 0] == [cleanup.drop_expired(services) for _ in range(3)]
+    assert [cleanup.drop_expired(services) for _ in range(3)] == [1, 0, 0]
 
 
 def test_two_runs_at_once_drop_a_day_once(aged: Aged, services: Services, owner_sql: OwnerSql) -> None:
     for age in (OLD, OLD + 1, OLD + 2):
         aged.finished(age)
-    assert 3 == sum(at_once(*[lambda: cleanup.drop_expired(services)] * 3))
+    assert sum(at_once(*[lambda: cleanup.drop_expired(services)] * 3)) == 3
     assert both() == days_kept(owner_sql)
 
 
@@ -129,13 +130,13 @@ def test_a_day_with_an_upload_on_its_way_stays_whatever_its_age(
     upload_id = aged.parsed(OLD)
     slot = "NULL" if state == "pending" else "0"
     owner_sql(f"UPDATE data_uploads SET status = '{state}', slot = {slot} WHERE id = '{upload_id}'")
-    assert 0 == cleanup.drop_expired(services)
+    assert cleanup.drop_expired(services) == 0
     assert both(OLD) == days_kept(owner_sql)
     owner_sql(
         "UPDATE data_uploads SET status = 'failed', error_code = 'x', slot = NULL, finished_at = now()"
         f" WHERE id = '{upload_id}'"
     )
-    assert 1 == cleanup.drop_expired(services)
+    assert cleanup.drop_expired(services) == 1
     assert both() == days_kept(owner_sql)
 
 
@@ -145,7 +146,7 @@ def test_an_upload_whose_staging_is_gone_is_still_shown(
     bad = report(*[f"2025-05-{n:02},Spring,101,{'x' if n == 1 else n},1,1.50" for n in range(1, 12)])
     upload_id = aged.finished(OLD, bad)
     before = uploads.show(upload_id)
-    assert "completed" == before.status
+    assert before.status == "completed"
     cleanup.drop_expired(services)
     assert before == uploads.show(upload_id)
 
@@ -155,8 +156,8 @@ def test_a_day_that_is_made_while_others_are_dropped_is_not_disturbed(
 ) -> None:
     aged.finished(OLD)
     results = at_once(lambda: cleanup.drop_expired(services), lambda: uploads.parsed())
-    assert 1 == results[0]
-    assert "staging_complete" == uploads.show(results[1]).status
+    assert results[0] == 1
+    assert uploads.show(results[1]).status == "staging_complete"
 
 
 def test_cleanup_gives_way_to_a_copy_and_holds_nobody_up(
@@ -183,10 +184,10 @@ def test_cleanup_gives_way_to_a_copy_and_holds_nobody_up(
         waited = time.monotonic() - waited
         cleaner.join(20)
         took = time.monotonic() - began
-    assert [0] == dropped
+    assert dropped == [0]
     assert waited < 1.5, f"a second COPY waited {waited:.1f} s"
     assert took < 6, f"cleanup waited {took:.1f} s"
-    assert 1 == cleanup.drop_expired(services)
+    assert cleanup.drop_expired(services) == 1
     assert both(0) == days_kept(owner_sql)
 
 
@@ -198,5 +199,5 @@ def test_cleanup_that_cannot_have_one_day_goes_on_with_the_next_run(
     patient = replace(services, clock=SetClock())
     with services.db.transaction("read", WORKSPACE) as conn, conn.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM staging_rows WHERE upload_id = %s", (claim_row,))
-        assert 0 == cleanup.drop_expired(patient)
-    assert 1 == cleanup.drop_expired(patient)
+        assert cleanup.drop_expired(patient) == 0
+    assert cleanup.drop_expired(patient) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import IO, Any
 from uuid import UUID
@@ -19,6 +19,7 @@ from app.kernel.clock import SystemClock
 from app.uploads import drop, intake
 from app.uploads.services import Services
 from tests.conftest import SetClock, work_off
+from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.uploads.conftest import GOOD, WORKSPACE, Uploads
 
 OwnerSql = Callable[[str], list[Any]]
@@ -93,7 +94,7 @@ def test_a_commit_whose_answer_is_lost_changes_nothing(
         if differs := {name: found[name] for name in found if found[name] != expected[name]}:
             wrong[nth] = differs
     assert nth > 2
-    assert {} == wrong
+    assert wrong == {}
 
 
 # -- a client that tries again
@@ -125,7 +126,7 @@ def test_a_request_made_twice_is_one_upload(uploads: Uploads, services: Services
     again = intake.take_in(services, REQUEST, io.BytesIO(GOOD))
     assert (first.upload_id, False, True) == (again.upload_id, first.repeated, again.repeated)
     work_off(services)
-    assert "completed" == uploads.show(first.upload_id).status
+    assert uploads.show(first.upload_id).status == "completed"
 
 
 @pytest.mark.parametrize("how", ["the answer to its record is lost", "the store is away", "the process dies"])
@@ -137,13 +138,12 @@ def test_a_request_that_broke_and_is_made_again_is_not_lost(
     else:
         kind = errors.ConnectionLost if how == "the store is away" else KeyboardInterrupt
         broken = replace(services, blobs=FailsFirst(services.blobs, 4, kind), clock=SetClock())  # type: ignore[arg-type]
-    try:
+    # The client gets no good answer, and makes the request again.
+    with suppress(errors.HeadworksError, KeyboardInterrupt):
         intake.take_in(broken, REQUEST, io.BytesIO(GOOD))
-    except (errors.HeadworksError, KeyboardInterrupt):
-        pass  # the client got no good answer, and makes the request again
     receipt = intake.take_in(services, REQUEST, io.BytesIO(GOOD))
     work_off(services)
-    assert "completed" == uploads.show(receipt.upload_id).status
+    assert uploads.show(receipt.upload_id).status == "completed"
 
 
 @pytest.mark.parametrize("kind", [errors.ConnectionLost, KeyboardInterrupt], ids=["store away", "killed"])
@@ -160,10 +160,10 @@ def test_a_dropped_file_whose_intake_broke_is_not_lost(
         drop.scan(replace(broken, clock=_HastyClock()))
     drop.scan(services)
     work_off(services)
-    assert ["completed"] == [
+    assert [
         status for (status,) in owner_sql("SELECT status FROM data_uploads WHERE file_url IS NOT NULL")
-    ]
-    assert [True] == [path.is_file() for path in (settings.drop / ".taken").rglob("*.csv")]
+    ] == ["completed"]
+    assert [path.is_file() for path in (settings.drop / ".taken").rglob("*.csv")] == [True]
 
 
 class _HastyClock(SetClock):

@@ -13,6 +13,7 @@ import pytest
 from app.uploads import parse, recover, staging_store, work
 from app.uploads.services import Services
 from tests.conftest import SetClock, work_off
+from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.uploads.conftest import GOOD, HEADER, WORKSPACE, Uploads, report
 from tests.integration.uploads.test_lost_commits import losing
 
@@ -72,7 +73,7 @@ def undisturbed(services: Services, owner_sql: OwnerSql) -> dict[str, list[Any]]
 
 def resume(services: Services, owner_sql: OwnerSql) -> None:
     owner_sql("UPDATE data_uploads SET lease_expires_at = now() WHERE owner_id IS NOT NULL")
-    assert 1 == recover.sweep(services)
+    assert recover.sweep(services) == 1
     assert work.run_next(services, "parse", parse.parse_upload)
 
 
@@ -88,7 +89,15 @@ def test_rows_are_committed_chunk_by_chunk_in_order(
 
     monkeypatch.setattr(staging_store, "copy_chunk", noting)
     Uploads(in_chunks).parsed(LONG)
-    assert [(0, 499), (500, 999), (1000, 1499), (1500, 1999), (2000, 2299)] == ends
+    assert ends == [(0, 499), (500, 999), (1000, 1499), (1500, 1999), (2000, 2299)]
+
+
+def give_up(owner_sql: OwnerSql) -> None:
+    """Every upload on its way has ended, and takes no slot."""
+    owner_sql(
+        "UPDATE data_uploads SET status = 'failed', error_code = 'x', slot = NULL, owner_id = NULL,"
+        " lease_expires_at = NULL, finished_at = now() WHERE finished_at IS NULL"
+    )
 
 
 class Killed(BaseException):
@@ -96,9 +105,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("when", ["before its commit", "after its commit"])
-@pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_parse_killed_at_any_chunk_resumes_to_the_row(
-    chunk: int,
     when: str,
     in_chunks: Services,
     services: Services,
@@ -106,27 +113,30 @@ def test_a_parse_killed_at_any_chunk_resumes_to_the_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     expected = undisturbed(services, owner_sql)
-    upload_id = Uploads(in_chunks).pending(LONG)
     module, name = (staging_store, "copy_chunk") if when == "before its commit" else (parse, "_commit_chunk")
-    real, calls = getattr(module, name), []
+    real = getattr(module, name)
+    for chunk in range(CHUNKS):
+        calls: list[int] = []
 
-    def killed_at_last(*args: Any) -> None:
-        real(*args)
-        calls.append(1)
-        if len(calls) == chunk + 1:
-            raise Killed
+        def killed_at_last(*args: Any, chunk: int = chunk, calls: list[int] = calls) -> None:
+            real(*args)
+            calls.append(1)
+            if len(calls) == chunk + 1:
+                raise Killed
 
-    with monkeypatch.context() as patched:
-        patched.setattr(module, name, killed_at_last)
-        with pytest.raises(Killed):
-            work.run_next(in_chunks, "parse", parse.parse_upload)
-    committed = min(2300, 500 * (chunk + (when == "after its commit")))
-    assert [(committed, committed)] == owner_sql(
-        "SELECT staged_rows, (SELECT count(*)::int FROM staging_rows s WHERE s.upload_id = u.id"
-        f" AND entity_type = 'daily_metric') FROM data_uploads u WHERE id = '{upload_id}'"
-    )
-    resume(in_chunks, owner_sql)
-    assert expected == staged(owner_sql, upload_id)
+        upload_id = Uploads(in_chunks).pending(LONG)
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, killed_at_last)
+            with pytest.raises(Killed):
+                work.run_next(in_chunks, "parse", parse.parse_upload)
+        committed = min(2300, 500 * (chunk + (when == "after its commit")))
+        assert owner_sql(
+            "SELECT staged_rows, (SELECT count(*)::int FROM staging_rows s WHERE s.upload_id = u.id"
+            f" AND entity_type = 'daily_metric') FROM data_uploads u WHERE id = '{upload_id}'"
+        ) == [(committed, committed)]
+        resume(in_chunks, owner_sql)
+        assert staged(owner_sql, upload_id) == expected, f"chunk {chunk}"
+        give_up(owner_sql)
 
 
 def test_a_parse_killed_again_and_again_resumes_every_time(
@@ -172,49 +182,50 @@ def test_a_resumed_parse_reads_as_the_first_one_did(
 
     monkeypatch.setattr(parse, "make", decides_again)
     resume(in_chunks, owner_sql)
-    assert "staging_complete" == Uploads(services).show(upload_id).status
+    assert Uploads(services).show(upload_id).status == "staging_complete"
 
 
-@pytest.mark.parametrize("nth", range(1, 9))
 def test_an_answer_lost_while_committing_loses_and_doubles_no_row(
-    nth: int, in_chunks: Services, services: Services, owner_sql: OwnerSql
+    in_chunks: Services, services: Services, owner_sql: OwnerSql
 ) -> None:
     expected = undisturbed(services, owner_sql)
-    unlucky, db = losing(in_chunks, "parse", nth)
-    # The clock of the unlucky one stands still in another year: what is a future date must not change.
-    unlucky = replace(unlucky, clock=SetClock(time=services.clock.now()))
-    upload_id = Uploads(unlucky).parsed(LONG)
-    assert db.left <= 0
-    assert expected == staged(owner_sql, upload_id)
+    for nth in range(1, 9):  # the plan, the progress, five chunks and the end
+        unlucky, db = losing(in_chunks, "parse", nth)
+        # This clock stands still: what is a future date must not change by it.
+        unlucky = replace(unlucky, clock=SetClock(time=services.clock.now()))
+        upload_id = Uploads(unlucky).parsed(LONG)
+        assert db.left <= 0
+        assert staged(owner_sql, upload_id) == expected, f"transaction {nth}"
+        give_up(owner_sql)
 
 
-@pytest.mark.parametrize("read", [0, 1, 2])
 def test_a_connection_that_breaks_while_copying_loses_and_doubles_no_row(
-    read: int,
-    in_chunks: Services,
-    services: Services,
-    owner_sql: OwnerSql,
-    monkeypatch: pytest.MonkeyPatch,
+    in_chunks: Services, services: Services, owner_sql: OwnerSql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = undisturbed(services, owner_sql)
-    clock = SetClock(time=services.clock.now())
-    upload_id = Uploads(in_chunks).pending(LONG)
-    reads: list[int] = []
     feed_read = staging_store.ChunkFeed.read
+    for last in (4, 5, 6):
+        clock = SetClock(time=services.clock.now())
+        reads: list[int] = []
 
-    def breaking(feed: staging_store.ChunkFeed, size: int = -1) -> bytes:
-        reads.append(1)
-        if len(reads) == 4 + read:
-            owner_sql(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE query LIKE 'COPY%' AND datname = current_database()"
-            )
-        return feed_read(feed, size)
+        def breaking(
+            feed: staging_store.ChunkFeed, size: int = -1, reads: list[int] = reads, last: int = last
+        ) -> bytes:
+            reads.append(1)
+            if len(reads) == last:
+                owner_sql(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE query LIKE 'COPY%' AND datname = current_database()"
+                )
+            return feed_read(feed, size)
 
-    monkeypatch.setattr(staging_store.ChunkFeed, "read", breaking)
-    assert work.run_next(replace(in_chunks, clock=clock), "parse", parse.parse_upload)
-    assert [1.0] == clock.slept
-    assert expected == staged(owner_sql, upload_id)
+        upload_id = Uploads(in_chunks).pending(LONG)
+        with monkeypatch.context() as patched:
+            patched.setattr(staging_store.ChunkFeed, "read", breaking)
+            assert work.run_next(replace(in_chunks, clock=clock), "parse", parse.parse_upload)
+        assert clock.slept == [1.0]
+        assert staged(owner_sql, upload_id) == expected, f"read {last}"
+        give_up(owner_sql)
 
 
 # -- the threshold
@@ -266,14 +277,14 @@ def test_a_report_below_the_threshold_keeps_its_rejects_for_its_reader(
 ) -> None:
     upload = uploads.show(uploads.finished(rows_with_bad(10, 3)))
     assert "7" not in (upload.error_text or "") and "3 of 10" in upload.error_text
-    assert {"invalid_number": 3} == upload.report["reject_codes"]
+    assert upload.report["reject_codes"] == {"invalid_number": 3}
     moves = [(entry.from_status, entry.to_status) for entry in uploads.history(upload.id)]
-    assert [
+    assert moves == [
         (None, "pending"),
         ("pending", "processing"),
         ("processing", "staging_complete"),
         ("staging_complete", "failed"),
-    ] == moves
+    ]
 
 
 # -- which ends are told
@@ -314,12 +325,12 @@ def test_an_end_is_told_if_and_only_if_rows_were_promoted(
 
 def test_an_empty_report_is_completed_without_rows(uploads: Uploads) -> None:
     upload = uploads.show(uploads.finished(f"{HEADER}\n".encode()))
-    assert ("completed", None, 0, 0) == (
+    assert (
         upload.status,
         upload.error_code,
         upload.row_count,
         upload.total_rows,
-    )
+    ) == ("completed", None, 0, 0)
 
 
 def test_the_event_says_exactly_what_was_done(uploads: Uploads, owner_sql: OwnerSql) -> None:
@@ -350,7 +361,7 @@ def test_rows_that_were_rejected_by_parse_are_no_failed_rows(uploads: Uploads, o
     uploads.finished(rows_with_bad(10, 1))
     (payload,) = owner_sql("SELECT payload FROM outbox")[0]
     counts = payload["metrics"]
-    assert ("completed", 10, 9) == (payload["status"], counts["total_rows"], counts["promoted_rows"])
+    assert (payload["status"], counts["total_rows"], counts["promoted_rows"]) == ("completed", 10, 9)
 
 
 def test_no_second_worker_helps_with_an_upload(uploads: Uploads, services: Services) -> None:
@@ -363,4 +374,4 @@ def test_no_second_worker_helps_with_an_upload(uploads: Uploads, services: Servi
 
     assert work.run_next(services, "parse", meanwhile)
     work_off(services)
-    assert [False] == seen
+    assert seen == [False]

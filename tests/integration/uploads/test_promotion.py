@@ -21,6 +21,7 @@ from app import web
 from app.uploads import parse, production_store, promote, store, work
 from app.uploads.services import Services
 from tests.conftest import work_off
+from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.uploads.conftest import GOOD, WORKSPACE, Uploads, report
 
 OwnerSql = Callable[[str], list[Any]]
@@ -55,7 +56,7 @@ def test_an_absent_metric_never_replaces_a_number_and_a_zero_does(
 ) -> None:
     uploads.finished(report("2025-05-01,Spring,101,100,10,1.50,50", header=HEADER))
     uploads.finished(report("2025-05-01,Spring,101,--,0,,0", header=HEADER))
-    assert [("101", "2025-05-01", 1.5, 100, 0, 0, None)] == days()
+    assert days() == [("101", "2025-05-01", 1.5, 100, 0, 0, None)]
 
 
 def test_an_older_upload_fills_in_what_the_newer_one_did_not_say(
@@ -64,7 +65,7 @@ def test_an_older_upload_fills_in_what_the_newer_one_did_not_say(
     older = uploads.parsed(report("2025-05-01,Spring,101,100,10,1.50,50", header=HEADER))
     newer = uploads.parsed(report("2025-05-01,Spring,101,--,0,,7", header=HEADER))
     promote_in_order(services, [newer, older])
-    assert [("101", "2025-05-01", 1.5, 100, 0, 7, None)] == days()
+    assert days() == [("101", "2025-05-01", 1.5, 100, 0, 7, None)]
 
 
 Cells = dict[str, int | None]
@@ -140,8 +141,8 @@ def many_rows(count: int, *, campaigns: int = 10) -> list[str]:
     """So many rows, each of a campaign and a day of its own; impressions are the row's number."""
     first = date(2024, 1, 1)
     return [
-        f"{first + timedelta(days=number // campaigns)},Campaign {number % campaigns},{100 + number % campaigns},"
-        f"{number},{number},1.50"
+        f"{first + timedelta(days=number // campaigns)},Campaign {number % campaigns},"
+        f"{100 + number % campaigns},{number},{number},1.50"
         for number in range(count)
     ]
 
@@ -158,13 +159,13 @@ def test_rows_are_promoted_a_thousand_at_a_time(
 
     monkeypatch.setattr(production_store, "set_promoting", noting)
     upload_id = uploads.finished(report(*many_rows(2500)))
-    assert [
+    assert batches == [
         ("campaign", 9, 0),
         ("daily_metric", 999, 1000),
         ("daily_metric", 1999, 1000),
         ("daily_metric", 2499, 500),
-    ] == batches
-    assert ("completed", 2500) == (uploads.show(upload_id).status, uploads.show(upload_id).row_count)
+    ]
+    assert (uploads.show(upload_id).status, uploads.show(upload_id).row_count) == ("completed", 2500)
 
 
 # -- rows that the database refuses
@@ -174,12 +175,12 @@ BAD = 437
 
 
 @pytest.fixture
-def refuse_one(owner_sql: OwnerSql) -> Callable[[bool], None]:
+def refuse_one(owner_sql: OwnerSql) -> Iterator[Callable[..., None]]:
     """From now on, and until it is called with False, the database refuses the row with BAD impressions."""
 
     def set_refusal(on: bool = True) -> None:
         if not on:
-            owner_sql("DROP TRIGGER refuse_one ON daily_metrics")
+            owner_sql("DROP FUNCTION IF EXISTS refuse_one CASCADE")
             return
         owner_sql(
             "CREATE FUNCTION refuse_one() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
@@ -188,7 +189,8 @@ def refuse_one(owner_sql: OwnerSql) -> Callable[[bool], None]:
             " FOR EACH ROW EXECUTE FUNCTION refuse_one()"
         )
 
-    return set_refusal
+    yield set_refusal
+    set_refusal(False)
 
 
 def events(owner_sql: OwnerSql) -> list[dict[str, Any]]:
@@ -206,21 +208,21 @@ def test_one_bad_row_among_a_thousand_costs_one_row(
 ) -> None:
     refuse_one()
     upload = uploads.show(uploads.finished(report(*many_rows(1000, campaigns=1))))
-    assert ("partial", "rows_failed", 999, 999, 1, 1000) == (
+    assert (
         upload.status,
         upload.error_code,
         upload.row_count,
         upload.promoted_rows,
         upload.failed_rows,
         upload.total_rows,
-    )
-    assert [(BAD, "row_refused")] == errors_of(services, upload)
-    assert [(999, 0)] == owner_sql(
-        f"SELECT count(*), count(*) FILTER (WHERE impressions = {BAD}) FROM daily_metrics"
-    )
+    ) == ("partial", "rows_failed", 999, 999, 1, 1000)
+    assert errors_of(services, upload) == [(BAD, "row_refused")]
+    assert owner_sql(f"SELECT count(*), count(*) FILTER (WHERE impressions = {BAD}) FROM daily_metrics") == [
+        (999, 0)
+    ]
     (event,) = events(owner_sql)
-    assert "partial" == event["status"]
-    assert {
+    assert event["status"] == "partial"
+    assert event["metrics"] == {
         "total_rows": 1000,
         "promoted_rows": 999,
         "failed_rows": 1,
@@ -228,7 +230,7 @@ def test_one_bad_row_among_a_thousand_costs_one_row(
         "ad_sets_upserted": 0,
         "ads_upserted": 0,
         "daily_metrics_upserted": 999,
-    } == event["metrics"]
+    }
     days = [str(date(2024, 1, 1) + timedelta(days=number)) for number in range(1000) if number != BAD]
     assert days == event["affected_dates"]
 
@@ -238,8 +240,8 @@ def test_a_bad_row_takes_those_with_it_whose_numbers_it_carries(
 ) -> None:
     refuse_one()
     upload = uploads.show(uploads.finished(WITH_BREAKDOWN))
-    assert ("partial", 4, 2) == (upload.status, upload.promoted_rows, upload.failed_rows)
-    assert [(2, "row_refused"), (3, "row_refused")] == errors_of(services, upload)
+    assert (upload.status, upload.promoted_rows, upload.failed_rows) == ("partial", 4, 2)
+    assert errors_of(services, upload) == [(2, "row_refused"), (3, "row_refused")]
 
 
 # Two rows of one day, by age, become one with BAD impressions.
@@ -259,9 +261,9 @@ def test_when_every_row_is_refused_the_upload_is_failed_without_an_event(
 ) -> None:
     refuse_one()
     upload = uploads.show(uploads.finished(report(f"2025-05-01,Spring,101,{BAD},1,1.50")))
-    assert ("failed", "promotion_failed", 0) == (upload.status, upload.error_code, upload.promoted_rows)
-    assert [(0, "row_refused")] == errors_of(services, upload)
-    assert [] == events(owner_sql)
+    assert (upload.status, upload.error_code, upload.promoted_rows) == ("failed", "promotion_failed", 0)
+    assert errors_of(services, upload) == [(0, "row_refused")]
+    assert events(owner_sql) == []
 
 
 # -- once more, by a person's command
@@ -292,41 +294,45 @@ def test_a_partial_upload_is_completed_by_its_failed_rows_alone(
     upload_id = uploads.finished(report(*many_rows(1000)))
     written = owner_sql("SELECT impressions, updated_at FROM daily_metrics ORDER BY 1")
     refuse_one(False)
-    assert (202, "staging_complete") == (
+    assert (
         (answer := requeue(upload_id))[0],
         answer[1].get("status", answer[1]),
-    )
-    assert "staging_complete" == uploads.show(upload_id).status
+    ) == (202, "staging_complete")
+    assert uploads.show(upload_id).status == "staging_complete"
     work_off(services)
     upload = uploads.show(upload_id)
-    assert ("completed", None, 1000, 1000, 0) == (
+    assert (
         upload.status,
         upload.error_code,
         upload.row_count,
         upload.promoted_rows,
         upload.failed_rows,
-    )
+    ) == ("completed", None, 1000, 1000, 0)
     others = f"SELECT impressions, updated_at FROM daily_metrics WHERE impressions <> {BAD} ORDER BY 1"
     assert written == owner_sql(others)
-    assert [(1,)] == owner_sql(f"SELECT count(*) FROM daily_metrics WHERE impressions = {BAD}")
-    assert [] == errors_of(services, upload)
-    assert {"campaigns": 10, "daily_metrics": 1000} == upload.upserted
-    assert 1 == len(events(owner_sql))  # its end was told once already
+    assert owner_sql(f"SELECT count(*) FROM daily_metrics WHERE impressions = {BAD}") == [(1,)]
+    assert errors_of(services, upload) == []
+    assert upload.upserted == {"campaigns": 10, "daily_metrics": 1000}
+    assert len(events(owner_sql)) == 1  # its end was told once already
 
 
 def test_a_partial_upload_that_is_tried_in_vain_is_as_it_was(
-    uploads: Uploads, services: Services, owner_sql: OwnerSql, refuse_one: Callable[..., None], requeue: Requeue
+    uploads: Uploads,
+    services: Services,
+    owner_sql: OwnerSql,
+    refuse_one: Callable[..., None],
+    requeue: Requeue,
 ) -> None:
     refuse_one()
     upload_id = uploads.finished(WITH_BREAKDOWN)
     before = uploads.show(upload_id)
-    assert 202 == requeue(upload_id)[0]
+    assert requeue(upload_id)[0] == 202
     work_off(services)
     after = uploads.show(upload_id)
     for name in ("status", "error_code", "row_count", "promoted_rows", "failed_rows", "affected_dates"):
         assert getattr(before, name) == getattr(after, name), name
     assert errors_of(services, before) == errors_of(services, after)
-    assert 1 == len(events(owner_sql))
+    assert len(events(owner_sql)) == 1
 
 
 def test_a_failed_upload_is_read_anew(
@@ -336,17 +342,17 @@ def test_a_failed_upload_is_read_anew(
     stored = Path(uploads.show(upload_id).file_url.removeprefix("file://"))
     stored.rename(stored.with_suffix(".away"))
     work_off(services)
-    assert ("failed", "file_not_found") == (
+    assert (
         uploads.show(upload_id).status,
         uploads.show(upload_id).error_code,
-    )
+    ) == ("failed", "file_not_found")
     stored.with_suffix(".away").rename(stored)
-    assert 202 == requeue(upload_id, "the disk is back")[0]
+    assert requeue(upload_id, "the disk is back")[0] == 202
     work_off(services)
     upload = uploads.show(upload_id)
-    assert ("completed", None, 3) == (upload.status, upload.error_code, upload.row_count)
-    assert 3 == len(days())
-    assert 1 == len(events(owner_sql))
+    assert (upload.status, upload.error_code, upload.row_count) == ("completed", None, 3)
+    assert len(days()) == 3
+    assert len(events(owner_sql)) == 1
 
 
 def test_a_failed_upload_that_was_staged_begins_with_empty_staging(
@@ -354,17 +360,17 @@ def test_a_failed_upload_that_was_staged_begins_with_empty_staging(
 ) -> None:
     bad = report("2025-05-01,Spring,101,x,10,1.50", "2025-05-02,Spring,101,1,10,1.50")
     upload_id = uploads.finished(bad)
-    assert "too_many_rejects" == uploads.show(upload_id).error_code
-    assert 202 == requeue(upload_id)[0]
+    assert uploads.show(upload_id).error_code == "too_many_rejects"
+    assert requeue(upload_id)[0] == 202
     for table in ("staging_rows", "staging_id_resolution"):
-        assert [(0,)] == owner_sql(f"SELECT count(*) FROM {table}"), table
+        assert owner_sql(f"SELECT count(*) FROM {table}") == [(0,)], table
     upload = uploads.show(upload_id)
-    assert ("pending", 0, 0, {}) == (upload.status, upload.total_rows, upload.attempts, upload.report)
+    assert (upload.status, upload.total_rows, upload.attempts, upload.report) == ("pending", 0, 0, {})
     work_off(services)
-    assert ("failed", "too_many_rejects") == (
+    assert (
         uploads.show(upload_id).status,
         uploads.show(upload_id).error_code,
-    )
+    ) == ("failed", "too_many_rejects")
 
 
 def test_an_upload_that_waits_may_be_claimed_at_once(
@@ -372,16 +378,16 @@ def test_an_upload_that_waits_may_be_claimed_at_once(
 ) -> None:
     upload_id = uploads.pending()
     hold_all(services, "infinity")
-    assert (202, "pending") == ((answer := requeue(upload_id))[0], answer[1].get("status", answer[1]))
+    assert ((answer := requeue(upload_id))[0], answer[1].get("status", answer[1])) == (202, "pending")
     work_off(services)
-    assert "completed" == uploads.show(upload_id).status
+    assert uploads.show(upload_id).status == "completed"
 
 
 def test_an_upload_that_is_done_is_not_requeued(uploads: Uploads, requeue: Requeue) -> None:
     upload_id = uploads.finished()
     before = uploads.show(upload_id)
     status, body = requeue(upload_id)
-    assert (409, "conflict") == (status, body["code"])
+    assert (status, body["code"]) == (409, "conflict")
     assert "completed" in body["detail"]
     assert before == uploads.show(upload_id)
 
@@ -394,7 +400,7 @@ def test_an_upload_in_a_workers_hands_is_not_requeued(
         store.claim_upload(conn, "parse", owner_id="a worker", lease_seconds=60)
     before = uploads.show(upload_id)
     status, body = requeue(upload_id)
-    assert (409, "conflict") == (status, body["code"])
+    assert (status, body["code"]) == (409, "conflict")
     assert "worker" in body["detail"]
     assert before == uploads.show(upload_id)
 
@@ -407,35 +413,35 @@ def test_a_partial_upload_waits_while_three_others_are_active(
     for _ in range(3):
         uploads.parsed()
     status, body = requeue(upload_id)
-    assert (409, "conflict") == (status, body["code"])
-    assert "partial" == uploads.show(upload_id).status
+    assert (status, body["code"]) == (409, "conflict")
+    assert uploads.show(upload_id).status == "partial"
 
 
 def test_a_requeue_without_a_reason_is_refused(uploads: Uploads, requeue: Requeue) -> None:
     upload_id = uploads.pending()
     for reason in (None, "", "   "):
         status, body = requeue(upload_id, reason)
-        assert (422, True) == (status, "reason" in body["detail"])
+        assert (status, "reason" in body["detail"]) == (422, True)
 
 
 def test_a_requeue_of_no_upload_is_not_found(requeue: Requeue) -> None:
     status, body = requeue(uuid.uuid4())
-    assert (404, "not_found") == (status, body["code"])
+    assert (status, body["code"]) == (404, "not_found")
 
 
 def test_a_requeue_stands_in_the_history_with_who_and_why(
     uploads: Uploads, services: Services, requeue: Requeue
 ) -> None:
     upload_id = uploads.finished(b"Day,Campaign name\n1,2\n")
-    assert "failed" == uploads.show(upload_id).status
-    assert 202 == requeue(upload_id, "a better release reads it")[0]
+    assert uploads.show(upload_id).status == "failed"
+    assert requeue(upload_id, "a better release reads it")[0] == 202
     entry = uploads.history(upload_id)[-1]
-    assert ("requeued", "failed", "pending", "a better release reads it") == (
+    assert (
         entry.action,
         entry.from_status,
         entry.to_status,
         entry.why,
-    )
+    ) == ("requeued", "failed", "pending", "a better release reads it")
     assert entry.owner_id  # who it was
 
 
@@ -451,9 +457,9 @@ def test_a_name_that_two_campaigns_bear_fails_its_rows_alone(
             report("2025-05-02,Spring,9,1,1.50", "2025-05-02,Summer,8,1,1.50", header=NAMES_ONLY)
         )
     )
-    assert ("partial", 1, 1) == (upload.status, upload.promoted_rows, upload.failed_rows)
-    assert [(0, "ambiguous_name")] == errors_of(services, upload)
-    assert [(1,), (2,), (8,)] == owner_sql("SELECT impressions FROM daily_metrics ORDER BY 1")
+    assert (upload.status, upload.promoted_rows, upload.failed_rows) == ("partial", 1, 1)
+    assert errors_of(services, upload) == [(0, "ambiguous_name")]
+    assert owner_sql("SELECT impressions FROM daily_metrics ORDER BY 1") == [(1,), (2,), (8,)]
 
 
 def test_a_report_of_ambiguous_names_alone_is_failed(
@@ -461,16 +467,16 @@ def test_a_report_of_ambiguous_names_alone_is_failed(
 ) -> None:
     uploads.finished(report("2025-05-01,Spring,101,1,1,1.50", "2025-05-01,Spring,102,2,1,1.50"))
     upload = uploads.show(uploads.finished(report("2025-05-02,Spring,9,1,1.50", header=NAMES_ONLY)))
-    assert ("failed", 0) == (upload.status, upload.promoted_rows)
-    assert [(0, "ambiguous_name")] == errors_of(services, upload)
-    assert 1 == len(events(owner_sql))  # that of the first upload
+    assert (upload.status, upload.promoted_rows) == ("failed", 0)
+    assert errors_of(services, upload) == [(0, "ambiguous_name")]
+    assert len(events(owner_sql)) == 1  # that of the first upload
 
 
 def test_a_name_is_not_adopted_when_two_ids_claim_it(uploads: Uploads, owner_sql: OwnerSql) -> None:
     uploads.finished(report("2025-05-01,Spring,1,1,1.50", header=NAMES_ONLY))
     uploads.finished(report("2025-05-01,Spring,101,1,1,1.50", "2025-05-01,Spring,102,2,1,1.50"))
     found = owner_sql("SELECT id_source, count(*) FROM campaigns GROUP BY 1 ORDER BY 1")
-    assert [("name", 1), ("platform", 2)] == found
+    assert found == [("name", 1), ("platform", 2)]
 
 
 def test_a_name_is_not_adopted_when_two_ids_of_a_long_report_claim_it(
@@ -478,11 +484,9 @@ def test_a_name_is_not_adopted_when_two_ids_of_a_long_report_claim_it(
 ) -> None:
     uploads.finished(report("2025-05-01,Spring,1,1,1.50", header=NAMES_ONLY))
     between = [f"2025-05-01,Campaign {n},{10_000 + n},1,1,1.50" for n in range(1000)]
-    uploads.finished(
-        report("2025-05-01,Spring,101,1,1,1.50", *between, "2025-05-01,Spring,102,2,1,1.50")
-    )
+    uploads.finished(report("2025-05-01,Spring,101,1,1,1.50", *between, "2025-05-01,Spring,102,2,1,1.50"))
     found = owner_sql("SELECT id_source FROM campaigns WHERE name = 'Spring' ORDER BY 1")
-    assert [("name",), ("platform",), ("platform",)] == found
+    assert found == [("name",), ("platform",), ("platform",)]
 
 
 def test_promotion_repeated_from_any_batch_leaves_the_same(
@@ -498,4 +502,4 @@ def test_promotion_repeated_from_any_batch_leaves_the_same(
         work_off(services)
         assert before == days()
     assert [(Decimal("7.5"),)] == owner_sql("SELECT sum(spend) FROM daily_metrics")
-    assert WORKSPACE == uploads.show(upload_id).workspace_id
+    assert uploads.show(upload_id).workspace_id == WORKSPACE

@@ -17,7 +17,7 @@ from report import CODES_OF_FILES, CODES_OF_ROWS, Report, lines, read
 PLATFORMS = ["meta", "google", "tiktok"]
 SETTINGS = settings(
     deadline=None,
-    max_examples=60,
+    max_examples=50,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
