@@ -54,10 +54,16 @@ def translate(error: psycopg2.Error) -> errors.HeadworksError | None:
     """The product's error for a driver error, by SQLSTATE; None for a mistake in our own SQL."""
     state = error.pgcode or ""
     kind = SQLSTATES.get(state) or SQLSTATES.get(state[:2])
-    if kind is None and isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError):
-        # The driver sets no SQLSTATE when the socket breaks or the connection is already closed.
+    if not state and _is_of_connection(error):
         kind = errors.ConnectionLost
     return kind(_sentence(kind, error)) if kind else None
+
+
+def _is_of_connection(error: psycopg2.Error) -> bool:
+    # The driver sets no SQLSTATE when the socket breaks or is closed already, and during COPY it
+    # raises the general DatabaseError itself. Our own mistakes are narrower kinds of that.
+    of_driver = isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError)
+    return of_driver or type(error) is psycopg2.DatabaseError
 
 
 def _sentence(kind: type[errors.HeadworksError], error: psycopg2.Error) -> str:

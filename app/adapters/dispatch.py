@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Protocol
 
 import celery
-import kombu.exceptions
 
 from app.adapters import logs
 
@@ -34,7 +33,7 @@ class CeleryDispatch:
         app = self._app = self._app or celery_app(self._broker_url)
         try:
             app.send_task(task)
-        except (kombu.exceptions.KombuError, OSError) as error:
+        except Exception as error:  # each broker's library has its own; a hint is never worth failing for
             log.warning("hint_not_sent", task=task, reason=type(error).__name__)
             # The next hint begins anew: its connection declares the queues again, which a broker
             # that lost its memory does not know any more.

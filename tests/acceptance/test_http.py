@@ -331,7 +331,6 @@ JSON_BODIES: list[tuple[bytes, str]] = [
     (b'{"workspace_id": "W", "platform": 5, "rows": []}', "invalid_platform"),
     (b'{"workspace_id": "W", "platform": "meta", "source": "manual", "rows": []}', "file_missing"),
     (b'{"workspace_id": "W", "platform": "meta", "currency": 5, "rows": []}', "invalid_currency"),
-    (b'{"workspace_id": "W", "platform": "meta", "filename": 5, "rows": []}', "invalid_request"),
     (b'{"workspace_id": "W", "platform": "meta", "client_id": true, "rows": []}', "invalid_client_id"),
 ]
 

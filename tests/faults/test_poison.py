@@ -44,12 +44,12 @@ def test_a_file_that_kills_its_worker_is_given_up(world: World) -> None:
 
 
 def test_work_beyond_the_hard_time_limit_is_killed_and_taken_up_again(world: World) -> None:
-    limited = world.start_worker("limited", "parse,promote", "--time-limit", "2", "--soft-time-limit", "60")
+    limited = world.start_worker("limited", "parse,promote", "--time-limit", "1", "--soft-time-limit", "60")
     for worker in world.workers:
         if worker.name.startswith("parse"):
             worker.kill("SIGSTOP")
     try:
-        world.hand_in(2, rows=60_000)
+        world.hand_in(2, rows=30_000)
         world.settle()
         world.check()
     finally:

@@ -93,6 +93,7 @@ class World:
         for worker in self.workers:
             if worker.status != "running":
                 worker.restart()
+            worker.signal_group(signal.SIGCONT)
         self.sent.clear()
         self.sql(
             "TRUNCATE data_uploads, workspaces, staging_rows, staging_id_resolution, campaigns, ad_sets, ads,"
