@@ -14,6 +14,7 @@ from app.adapters import logs, metrics, migrations
 from app.adapters.settings import Settings
 from app.kernel import errors
 from app.uploads import services, views
+from app.uploads.codes import file_sentence
 
 log = logs.get(__name__)
 
@@ -98,6 +99,7 @@ def metrics_text() -> flask.Response:
 
 
 def _check_key(settings: Settings) -> None:
+    flask.g.actor = "local key"
     if not settings.api_key or flask.request.endpoint in OPEN_ENDPOINTS:
         return
     scheme, _, given = flask.request.headers.get("Authorization", "").partition(" ")
@@ -123,8 +125,13 @@ def _http_problem(error: werkzeug.exceptions.HTTPException) -> Any:
     status = error.code or 500
     if status < 400:  # a redirect
         return error.get_response()
-    code = "file_too_large" if status == 413 else error.name.lower().replace(" ", "_")
-    return _problem(status, code, error.description or error.name)
+    if status == 413:
+        limit = (flask.current_app.config["MAX_CONTENT_LENGTH"] - FORM_BYTES) / 2**20
+        return _problem(status, "file_too_large", file_sentence("file_too_large", limit=f"{limit:g} MB"))
+    problem = _problem(status, error.name.lower().replace(" ", "_"), error.description or error.name)
+    if isinstance(error, werkzeug.exceptions.MethodNotAllowed) and error.valid_methods:
+        problem.headers["Allow"] = ", ".join(sorted(error.valid_methods))
+    return problem
 
 
 def _unexpected_problem(error: Exception) -> flask.Response:

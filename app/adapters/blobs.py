@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import boto3
 import botocore.config
 import botocore.exceptions
+import urllib3.exceptions
 
 from app.kernel import errors
 
@@ -154,7 +155,9 @@ class S3Blobs:
     def _key_of(self, url: str) -> str:
         parts = urlsplit(url)
         key = parts.path.lstrip("/")
-        if parts.scheme != "s3" or parts.netloc != self._bucket or not key.startswith(self._prefix):
+        prefix = f"{self._prefix}/" if self._prefix else ""
+        inside = key.startswith(prefix) and ".." not in key.split("/")
+        if parts.scheme != "s3" or parts.netloc != self._bucket or not inside:
             raise errors.FileGone()
         return key
 
@@ -192,6 +195,15 @@ def _disk_errors() -> Iterator[None]:
         raise
 
 
+_S3_CONNECTION = (
+    botocore.exceptions.HTTPClientError,
+    botocore.exceptions.ConnectionError,
+    botocore.exceptions.IncompleteReadError,
+    botocore.exceptions.ResponseStreamingError,
+    urllib3.exceptions.HTTPError,
+)
+
+# error code, or the status where the answer names none
 _S3_CODES: dict[str, type[errors.HeadworksError]] = {
     "NoSuchKey": errors.FileGone,
     "NoSuchBucket": errors.FileGone,
@@ -203,10 +215,13 @@ _S3_CODES: dict[str, type[errors.HeadworksError]] = {
     "Throttling": errors.RateLimited,
     "RequestLimitExceeded": errors.RateLimited,
     "AccessDenied": errors.AccessDenied,
+    "403": errors.AccessDenied,
     "InvalidAccessKeyId": errors.AccessDenied,
     "SignatureDoesNotMatch": errors.AccessDenied,
     "InternalError": errors.ConnectionLost,
     "500": errors.ConnectionLost,
+    "502": errors.ConnectionLost,
+    "504": errors.ConnectionLost,
     "RequestTimeout": errors.ConnectionLost,
 }
 
@@ -216,9 +231,11 @@ def _s3_errors() -> Iterator[None]:
     try:
         yield
     except botocore.exceptions.ClientError as error:
-        kind = _S3_CODES.get(error.response.get("Error", {}).get("Code", ""))
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        status = str(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
+        kind = _S3_CODES.get(code) or _S3_CODES.get(status)
         if kind is None:
             raise
         raise kind() from error
-    except (botocore.exceptions.HTTPClientError, botocore.exceptions.ConnectionError) as error:
+    except _S3_CONNECTION as error:
         raise errors.ConnectionLost("The object store cannot be reached.") from error

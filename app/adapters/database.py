@@ -42,6 +42,7 @@ SQLSTATES: dict[str, type[errors.HeadworksError]] = {
     "25P04": errors.TransactionTimeout,  # transaction_timeout
     "53100": errors.DiskFull,  # disk_full
     "42501": errors.AccessDenied,  # insufficient_privilege: grants and row-level security
+    "22023": errors.AccessDenied,  # invalid_parameter_value: a role that is not there
     "23505": errors.UniqueViolated,  # unique_violation
     "23503": errors.ForeignKeyMissing,  # foreign_key_violation
     "23": errors.RowRefused,  # other integrity constraints: CHECK, NOT NULL

@@ -30,9 +30,9 @@ def migrate(url: str) -> str:
     """
     engine = sqlalchemy.create_engine(_driver_url(url), poolclass=sqlalchemy.NullPool)
     with engine.connect() as connection:
+        connection.exec_driver_sql("select pg_advisory_lock(%s)", (LOCK,))
         connection.exec_driver_sql("set lock_timeout = '4s'")
         connection.exec_driver_sql("set statement_timeout = '60s'")
-        connection.exec_driver_sql("select pg_advisory_lock(%s)", (LOCK,))
         connection.commit()
         config = _config()
         config.attributes["connection"] = connection

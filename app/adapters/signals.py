@@ -8,7 +8,10 @@ from typing import Any
 import redis
 import redis.exceptions
 
+from app.adapters import logs
 from app.kernel import errors
+
+log = logs.get(__name__)
 
 STREAM_LENGTH = 100_000
 """Events kept on a stream, about: consumers that were away longer read the tables instead."""
@@ -47,7 +50,12 @@ class Streams:
             handled = 0
             while events := self._take(stream, group, consumer):
                 for event_id, fields in events:
-                    handle(fields[b"key"].decode(), fields[b"payload"])
+                    try:
+                        handle(fields[b"key"].decode(), fields[b"payload"])
+                    except errors.HeadworksError as error:
+                        # It stays unacknowledged and comes again; the events behind it do not wait.
+                        log.warning("event_not_handled", topic=topic, code=error.code)
+                        continue
                     self._redis.xack(stream, group, event_id)
                     handled += 1
             return handled

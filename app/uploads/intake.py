@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from uuid import UUID
 
 from app.adapters import logs, retries
@@ -76,12 +76,15 @@ def take_in(services: Services, request: Request, file: BinaryIO) -> Receipt:
     _check_content(services, file)
     upload_id = services.clock.new_id()
     if not retries.call(lambda: _record(services, request, upload_id), services.clock):
-        return _earlier(services, request)
+        earlier = retries.call(lambda: _earlier(services, request), services.clock)
+        if earlier.file_url is not None or earlier.status != "pending":
+            return Receipt(earlier.id, earlier.status, earlier.duplicate_of, repeated=True)
+        upload_id = earlier.id  # it was recorded, and then its file was not stored
     # The record comes first: a file without one would never be found again.
     retries.call(lambda: _store(services, request, upload_id, file), services.clock)
     log.info("upload_created", upload_id=str(upload_id), platform=request.platform)
     services.dispatch.send(TASKS["parse"])
-    return _receipt(services, request.workspace_id, upload_id)
+    return retries.call(lambda: _receipt(services, request.workspace_id, upload_id), services.clock)
 
 
 def _check_content(services: Services, file: BinaryIO) -> None:
@@ -123,14 +126,13 @@ def _store(services: Services, request: Request, upload_id: UUID, file: BinaryIO
         )
 
 
-def _earlier(services: Services, request: Request) -> Receipt:
+def _earlier(services: Services, request: Request) -> Any:
     assert request.idempotency_key is not None
     with services.db.transaction("intake", request.workspace_id) as conn:
         upload_id = store.upload_of_idempotency_key(
             conn, workspace_id=request.workspace_id, key=request.idempotency_key
         )
-        upload = store.get_upload(conn, upload_id)
-    return Receipt(upload_id, upload.status, upload.duplicate_of, repeated=True)
+        return store.get_upload(conn, upload_id)
 
 
 def _receipt(services: Services, workspace_id: UUID, upload_id: UUID) -> Receipt:

@@ -157,8 +157,7 @@ def _settle_repeated_keys(conn: Any, claim: Claim, plan: Plan, file: BinaryIO) -
         settlement = duplicates.settle(key_rows)
         outcome.add(key_rows, settlement)
         into |= settlement.merged | settlement.identical
-        if settlement.leader is not None and settlement.leader_raw is not None:
-            leaders[settlement.leader] = settlement.leader_raw
+        leaders |= settlement.carriers(key_rows)
         lines = {row.row_index: row.line for row in key_rows}
         for row_index, (code, other) in settlement.rejected.items():
             rejected[row_index] = (code, other, lines[row_index])

@@ -10,7 +10,7 @@ from typing import Any
 from app.adapters import queries
 from app.adapters.database import Connection
 from app.kernel import errors
-from app.uploads.resolve import Existing, Incoming
+from app.uploads.resolve import Existing, Incoming, Place, place
 from app.uploads.store import Claim
 
 _sql = queries.load("uploads")
@@ -61,6 +61,7 @@ class DailyBatch:
     """What one batch of daily rows came to."""
 
     promoted: int
+    failed: int
     upserted: int
     unresolved_rows: list[int]
 
@@ -83,7 +84,12 @@ def staged_entities(
 ) -> list[Incoming]:
     """The next staged entities, in file order, with their parents' production ids."""
     rows = _sql.staged_entities(
-        conn, **claim.staging, entity_type=entity_type, after_row=after_row, limit=limit
+        conn,
+        **claim.staging,
+        entity_type=entity_type,
+        after_row=after_row,
+        limit=limit,
+        only_failed=claim.only_failed,
     )
     return [Incoming(**row._asdict()) for row in rows]
 
@@ -100,6 +106,17 @@ def find_entities(
         campaign_ids=list({entity.campaign_id for entity in wanted if entity.campaign_id}),
     )
     return [Existing(**row._asdict()) for row in rows]
+
+
+def claimed_names(
+    conn: Connection, claim: Claim, entity_type: str, existing: Sequence[Existing]
+) -> dict[Place, int]:
+    """How many platform ids of the whole upload claim each name that is known by name alone."""
+    names = list({known.name for known in existing if known.id_source == "name" and known.name})
+    if not names:
+        return {}
+    rows = _sql.claimed_names(conn, **claim.staging, entity_type=entity_type, names=names)
+    return {place(row.campaign_id, row.ad_set_id, row.name): row.ids for row in rows}
 
 
 def create_entities(
@@ -178,7 +195,7 @@ def promote_daily_metrics(conn: Connection, claim: Claim, *, after_row: int, las
         last_row=last_row,
         only_failed=claim.only_failed,
     )
-    return DailyBatch(row.promoted, row.upserted, list(row.unresolved_rows or ()))
+    return DailyBatch(row.promoted, row.failed, row.upserted, list(row.unresolved_rows or ()))
 
 
 def clear_promotion_errors(conn: Connection, claim: Claim, *, after_row: int, last_row: int) -> None:

@@ -41,6 +41,12 @@ def _progress(services: Services, claim: Claim) -> tuple[str | None, int]:
         return production_store.promotion_progress(conn, claim)
 
 
+def _done_before(conn: Connection, claim: Claim, entity_type: str, after_row: int) -> int | None:
+    """Last row of a batch whose commit went through although its answer was lost, or None."""
+    reached, row = production_store.promotion_progress(conn, claim)
+    return row if reached == entity_type and row > after_row else None
+
+
 # -- campaigns, ad sets, ads
 
 
@@ -53,6 +59,8 @@ def _promote_entities(services: Services, claim: Claim, entity_type: str, after_
 
 def _promote_entity_batch(services: Services, claim: Claim, entity_type: str, after_row: int) -> int | None:
     with services.db.transaction("promote", claim.workspace_id) as conn:
+        if (done := _done_before(conn, claim, entity_type, after_row)) is not None:
+            return done
         incoming = production_store.staged_entities(
             conn, claim, entity_type, after_row=after_row, limit=PROMOTION_BATCH_ROWS
         )
@@ -74,7 +82,8 @@ def _promote_entity_batch(services: Services, claim: Claim, entity_type: str, af
 
 def _write_entities(conn: Connection, claim: Claim, entity_type: str, incoming: Sequence[Incoming]) -> int:
     existing = production_store.find_entities(conn, claim, entity_type, incoming)
-    decided = resolve(incoming, existing)
+    claims = production_store.claimed_names(conn, claim, entity_type, existing)
+    decided = resolve(incoming, existing, claims)
     production_store.adopt_entities(conn, claim, entity_type, decided.adopted)
     new = production_store.create_entities(conn, claim, entity_type, list(decided.created.values()))
     ids = {
@@ -114,6 +123,8 @@ def _promote_days(services: Services, claim: Claim, entity_type: str, after_row:
 
     def batch() -> int | None:
         with services.db.transaction("promote", claim.workspace_id) as conn:
+            if (done := _done_before(conn, claim, entity_type, after_row)) is not None:
+                return done
             last_row = production_store.next_daily_rows(
                 conn, claim, after_row=after_row, limit=PROMOTION_BATCH_ROWS
             )
@@ -160,7 +171,7 @@ def _write_days(conn: Connection, claim: Claim, after_row: int, last_row: int) -
         production_store.clear_promotion_errors(conn, claim, after_row=after_row, last_row=last_row)
     if batch.unresolved_rows:
         production_store.explain_unresolved(conn, claim, batch.unresolved_rows)
-    return batch.promoted, len(batch.unresolved_rows), batch.upserted
+    return batch.promoted, batch.failed, batch.upserted
 
 
 # -- the end

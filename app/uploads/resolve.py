@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.kernel.canonical import name_key
+
+Place = tuple[int | None, int | None, str]
+"""Where a name is unique on a platform: below its campaign and its ad set."""
+
+
+def place(campaign_id: int | None, ad_set_id: int | None, name: str | None) -> Place:
+    """The place of a name; equal for two spellings of the same name."""
+    return campaign_id, ad_set_id, name_key(name or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +32,8 @@ class Incoming:
     parent_error: str | None = None
 
     @property
-    def place(self) -> tuple[int | None, int | None, str]:
-        """Where a name is unique on a platform: below its parents."""
-        return self.campaign_id, self.ad_set_id, name_key(self.name or "")
+    def place(self) -> Place:
+        return place(self.campaign_id, self.ad_set_id, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +49,8 @@ class Existing:
     account: str | None = None
 
     @property
-    def place(self) -> tuple[int | None, int | None, str]:
-        return self.campaign_id, self.ad_set_id, name_key(self.name or "")
+    def place(self) -> Place:
+        return place(self.campaign_id, self.ad_set_id, self.name)
 
 
 @dataclass(slots=True)
@@ -56,20 +63,21 @@ class Resolution:
     failed: dict[int, str] = field(default_factory=dict)  # row_index → code
 
 
-def resolve(incoming: Sequence[Incoming], existing: Sequence[Existing]) -> Resolution:
+def resolve(
+    incoming: Sequence[Incoming], existing: Sequence[Existing], claims: Mapping[Place, int]
+) -> Resolution:
     """Decide for each entity; `created` ones get their production id when they are written.
 
     By id first. A platform's id whose name is known under the same parents by name alone takes that
-    entity over, if no other id claims the name. A name without id is the one entity that bears it;
-    with several, nobody can tell which is meant.
+    entity over, if no other id of the upload claims the name (`claims`: how many do). A name without
+    id is the one entity that bears it; with several, nobody can tell which is meant.
     """
     result = Resolution()
     by_id = {found.external_id: found for found in existing}
-    by_place: dict[object, list[Existing]] = defaultdict(list)
+    by_place: dict[Place, list[Existing]] = defaultdict(list)
     for found in existing:
         if found.name is not None:
             by_place[found.place].append(found)
-    claims = _claims(incoming)
     for entity in incoming:
         if entity.parent_error:
             result.failed[entity.row_index] = entity.parent_error
@@ -84,19 +92,10 @@ def resolve(incoming: Sequence[Incoming], existing: Sequence[Existing]) -> Resol
     return result
 
 
-def _claims(incoming: Sequence[Incoming]) -> dict[object, set[str]]:
-    """The platform ids that claim each name in this batch."""
-    claims: dict[object, set[str]] = defaultdict(set)
-    for entity in incoming:
-        if entity.id_source == "platform" and entity.name is not None:
-            claims[entity.place].add(entity.external_id)
-    return claims
-
-
 def _by_platform_id(
     entity: Incoming,
     same_name: list[Existing],
-    claims: dict[object, set[str]],
+    claims: Mapping[Place, int],
     by_id: dict[str, Existing],
     result: Resolution,
 ) -> None:
@@ -105,7 +104,7 @@ def _by_platform_id(
         for known in same_name
         if known.id_source == "name" and known.id not in result.adopted and _same_account(entity, known)
     ]
-    if entity.name is not None and len(nameless) == 1 and len(claims[entity.place]) == 1:
+    if entity.name is not None and len(nameless) == 1 and claims.get(entity.place) == 1:
         adopted = nameless[0]
         result.adopted[adopted.id] = entity.external_id
         result.known[entity.row_index] = adopted.id

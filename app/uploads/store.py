@@ -85,9 +85,16 @@ class Claim:
 
 
 def create_upload(conn: Connection, **upload: Any) -> bool:
-    """A new pending upload stands, without its file; False when its idempotency key was used before."""
+    """A new pending upload stands, without its file; False when its idempotency key was used before.
+
+    Twice is as good as once: the answer to the first commit may have been lost.
+    """
     _sql.ensure_workspace(conn, workspace_id=upload["workspace_id"])
     if _sql.create_upload(conn, **upload) is None:
+        if _sql.get_upload(conn, upload_id=upload["upload_id"]) is not None:
+            return True
+        if upload["idempotency_key"] is None:
+            raise errors.Deadlock("Two uploads of a workspace came in the same microsecond.")
         return False
     add_audit(conn, upload["workspace_id"], upload["upload_id"], action="created", to_status="pending")
     return True
@@ -119,6 +126,7 @@ def claim_upload(conn: Connection, stage: str, *, owner_id: str, lease_seconds: 
 
     Never more than three uploads of a workspace are active: the workspace is locked first, and its
     active uploads are counted in a statement of their own, whose snapshot is younger than the lock.
+    Conflict when the work went to somebody else while this transaction waited for that lock.
     """
     how = STAGES[stage]
     workspace_id = _sql.lock_next_workspace(
@@ -140,7 +148,7 @@ def claim_upload(conn: Connection, stage: str, *, owner_id: str, lease_seconds: 
         **how,
     )
     if row is None:
-        return None
+        raise errors.Conflict("Another worker was faster in this workspace.")
     claim = Claim.from_row(row)
     moved = claim.from_status != how["claimed_status"]
     _audit_claim(conn, claim, "moved" if moved else "resumed", how["claimed_status"])
@@ -306,7 +314,7 @@ def finish_promotion(
     return row
 
 
-def requeue(conn: Connection, upload_id: UUID, *, workspace_id: UUID, why: str) -> str:
+def requeue(conn: Connection, upload_id: UUID, *, workspace_id: UUID, who: str, why: str) -> str:
     """The upload is on its way again; returns the state in which it now waits.
 
     A failed one begins anew, of a partial one only the failed rows are tried, and one on its way
@@ -336,6 +344,7 @@ def requeue(conn: Connection, upload_id: UUID, *, workspace_id: UUID, why: str) 
         action="requeued",
         from_status=before,
         to_status=after,
+        owner_id=who,
         claim_epoch=row.claim_epoch,
         why=why,
     )

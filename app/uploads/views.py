@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, BinaryIO, cast
 from uuid import UUID
@@ -16,7 +17,7 @@ import flask
 from app.kernel import errors
 from app.uploads import intake, store
 from app.uploads.codes import FILE_CODES, ROW_CODES, WARNINGS, row_sentence
-from app.uploads.reading import json_text, records
+from app.uploads.reading import aliases, json_text, records
 from app.uploads.services import Services
 from app.uploads.states import UPLOAD
 from app.uploads.work import TASKS
@@ -134,7 +135,7 @@ def list_uploads() -> flask.Response:
         uploads = store.list_uploads(
             conn,
             client_id=_uuid(query, "client_id"),
-            platform=query.get("platform"),
+            platform=_platform(query),
             status=status,
             from_time=_time(query, "from"),
             to_time=_time(query, "to"),
@@ -182,13 +183,12 @@ def download_errors(upload_id: UUID) -> flask.Response:
     workspace_id = _workspace_of(upload_id)
     with _services().db.transaction("read", workspace_id) as conn:
         upload = store.get_upload(conn, upload_id)
-    response = flask.Response(_errors_csv(workspace_id, upload), mimetype="text/csv")
+    response = flask.Response(_errors_csv(_services(), workspace_id, upload), mimetype="text/csv")
     response.headers["Content-Disposition"] = f'attachment; filename="rejected-{upload_id}.csv"'
     return response
 
 
-def _errors_csv(workspace_id: UUID, upload: Any) -> Iterator[str]:
-    services = _services()
+def _errors_csv(services: Services, workspace_id: UUID, upload: Any) -> Iterator[str]:
     columns = (upload.report.get("plan") or {}).get("columns", [])
     yield "\ufeff" + _csv_line([column["header"] for column in columns] + ["line", "code", "reason"])
     after_row = -1
@@ -205,6 +205,7 @@ def _errors_csv(workspace_id: UUID, upload: Any) -> Iterator[str]:
         after_row = rows[-1].row_index
 
 
+_NO_FORMULA = re.compile(r"^[-+][-\d.,'’\s%]*$")  # a signed number, or a dash for none
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -216,9 +217,7 @@ def _csv_line(cells: list[Any]) -> str:
 
 
 def _neutral(cell: str) -> str:
-    if cell.startswith(FORMULA_STARTS) and not cell.lstrip("+-").replace(".", "").isdigit():
-        return f"'{cell}"
-    return cell
+    return f"'{cell}" if cell.startswith(FORMULA_STARTS) and not _NO_FORMULA.match(cell) else cell
 
 
 @blueprint.get("/v1/uploads/<uuid:upload_id>/file")
@@ -244,14 +243,16 @@ def download_file(upload_id: UUID) -> flask.Response:
 @blueprint.post("/v1/uploads/<uuid:upload_id>/requeue")
 def requeue(upload_id: UUID) -> tuple[flask.Response, int]:
     """A failed or partial upload is on its way again; the reason stands in the audit log."""
-    body = flask.request.get_json(silent=True) or flask.request.form
-    reason = str(body.get("reason") or "").strip()
+    body = flask.request.get_json(silent=True) if flask.request.is_json else flask.request.form
+    reason = str(body.get("reason") or "").strip() if isinstance(body, Mapping) else ""
     if not reason:
         raise errors.Refused("Say why in the field `reason`: it stands in the audit log.")
     services = _services()
     workspace_id = _workspace_of(upload_id)
-    with services.db.transaction("parse", workspace_id) as conn:
-        status = store.requeue(conn, upload_id, workspace_id=workspace_id, why=reason[:500])
+    with services.db.transaction("requeue", workspace_id) as conn:
+        status = store.requeue(
+            conn, upload_id, workspace_id=workspace_id, who=flask.g.actor, why=reason[:500]
+        )
     stage = "parse" if status in ("pending", "processing") else "promote"
     services.dispatch.send(TASKS[stage])
     return flask.jsonify({"upload_id": upload_id, "status": status}), 202
@@ -270,7 +271,7 @@ def performance() -> flask.Response:
             conn,
             by=by,
             client_id=_uuid(query, "client_id"),
-            platform=query.get("platform"),
+            platform=_platform(query),
             from_date=_time(query, "from"),
             to_date=_time(query, "to"),
             limit=10_000,
@@ -393,6 +394,13 @@ def _rejected(row: Any) -> dict[str, Any]:
 def _workspace_of(upload_id: UUID) -> UUID:
     with _services().db.transaction("dispatch") as conn:
         return store.upload_workspace(conn, upload_id)
+
+
+def _platform(query: Any) -> str | None:
+    platform = query.get("platform") or None
+    if platform and platform not in aliases.table():
+        raise errors.Refused(f"The platform is one of {', '.join(aliases.table())}.", code="invalid_platform")
+    return str(platform) if platform else None
 
 
 def _time(query: Any, name: str) -> datetime | None:

@@ -16,6 +16,8 @@ from app.uploads.store import Claim
 log = logs.get(__name__)
 
 Step = Callable[[Services, Claim, Lease], None]
+CLAIM_TRIES = 5
+
 TASKS = {"parse": "uploads.parse", "promote": "uploads.promote"}
 
 
@@ -37,13 +39,18 @@ def run_next(services: Services, stage: str, step: Step) -> bool:
 
 
 def _claim(services: Services, stage: str) -> Claim | None:
-    with services.db.transaction("dispatch") as conn:
-        return store.claim_upload(
-            conn,
-            stage,
-            owner_id=services.owner_id,
-            lease_seconds=services.settings.lease_seconds,
-        )
+    for _ in range(CLAIM_TRIES):
+        try:
+            with services.db.transaction("dispatch") as conn:
+                return store.claim_upload(
+                    conn,
+                    stage,
+                    owner_id=services.owner_id,
+                    lease_seconds=services.settings.lease_seconds,
+                )
+        except errors.Conflict:
+            continue  # there may be work in another workspace
+    return None
 
 
 def _run(services: Services, claim: Claim, lease: Lease, step: Step) -> None:

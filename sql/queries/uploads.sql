@@ -5,13 +5,13 @@
 INSERT INTO workspaces (id) VALUES (:workspace_id) ON CONFLICT DO NOTHING;
 
 -- name: create_upload^
--- A new upload without its file; no row when the idempotency key was used before.
+-- A new upload without its file; no row when it is there already, or its idempotency key was used.
 INSERT INTO data_uploads
     (id, workspace_id, client_id, platform, source, filename, created_by, currency, force_partial,
      idempotency_key)
 VALUES (:upload_id, :workspace_id, :client_id, :platform, :source, :filename, :created_by, :currency,
         :force_partial, :idempotency_key)
-ON CONFLICT (workspace_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+ON CONFLICT DO NOTHING
 RETURNING id;
 
 -- name: upload_of_idempotency_key$
@@ -28,7 +28,7 @@ SET file_url = :file_url, sha256 = :sha256, size_bytes = :size_bytes, updated_at
         WHERE o.workspace_id = u.workspace_id AND o.sha256 = :sha256 AND o.platform = u.platform
           AND o.client_id IS NOT DISTINCT FROM u.client_id AND o.created_at < u.created_at
         ORDER BY o.created_at LIMIT 1)
-WHERE u.id = :upload_id AND u.status = 'pending' AND u.file_url IS NULL;
+WHERE u.id = :upload_id AND (u.status = 'pending' AND u.file_url IS NULL OR u.file_url = :file_url);
 
 -- Claims ---------------------------------------------------------------------------------------
 
@@ -344,10 +344,25 @@ LEFT JOIN staging_id_resolution c ON c.staged_on = s.staged_on AND c.upload_id =
     AND c.entity_type = 'campaign' AND c.row_index = (s.raw_data ->> 'campaign')::integer
 LEFT JOIN staging_id_resolution a ON a.staged_on = s.staged_on AND a.upload_id = s.upload_id
     AND a.entity_type = 'ad_set' AND a.row_index = (s.raw_data ->> 'ad_set')::integer
+LEFT JOIN staging_id_resolution r ON r.staged_on = s.staged_on AND r.upload_id = s.upload_id
+    AND r.entity_type = s.entity_type AND r.row_index = s.row_index
 WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = :entity_type
-  AND s.row_index > :after_row
+  AND s.row_index > :after_row AND (NOT :only_failed OR r.resolved_id IS NULL)
 ORDER BY s.row_index
 LIMIT :limit;
+
+-- name: claimed_names
+-- For each of these names how many platform ids of this upload claim it, below which parents.
+SELECT s.raw_data ->> 'name' AS name, c.resolved_id AS campaign_id, a.resolved_id AS ad_set_id,
+       count(DISTINCT s.raw_data ->> 'external_id') AS ids
+FROM staging_rows s
+LEFT JOIN staging_id_resolution c ON c.staged_on = s.staged_on AND c.upload_id = s.upload_id
+    AND c.entity_type = 'campaign' AND c.row_index = (s.raw_data ->> 'campaign')::integer
+LEFT JOIN staging_id_resolution a ON a.staged_on = s.staged_on AND a.upload_id = s.upload_id
+    AND a.entity_type = 'ad_set' AND a.row_index = (s.raw_data ->> 'ad_set')::integer
+WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = :entity_type
+  AND s.raw_data ->> 'id_source' = 'platform' AND s.raw_data ->> 'name' = ANY(CAST(:names AS text[]))
+GROUP BY 1, 2, 3;
 
 -- name: save_resolutions!
 -- These staged entities are these production rows, or none, for the reason given.
@@ -433,7 +448,11 @@ SET name = CASE WHEN n.name IS NOT NULL AND (t.name_as_of IS NULL OR t.name_as_o
                   THEN n.status ELSE t.status END,
     status_as_of = CASE WHEN n.status IS NOT NULL THEN greatest(t.status_as_of, :as_of)
                         ELSE t.status_as_of END,
-    account_external_id = coalesce(n.account, t.account_external_id),
+    account_external_id = CASE
+        WHEN n.account IS NOT NULL AND (t.account_as_of IS NULL OR t.account_as_of <= :as_of)
+        THEN n.account ELSE t.account_external_id END,
+    account_as_of = CASE WHEN n.account IS NOT NULL THEN greatest(t.account_as_of, :as_of)
+                         ELSE t.account_as_of END,
     upload_id = CASE WHEN t.as_of <= :as_of THEN :upload_id ELSE t.upload_id END,
     as_of = greatest(t.as_of, :as_of), updated_at = now()
 FROM unnest(CAST(:ids AS bigint[]), CAST(:names AS text[]), CAST(:statuses AS text[]),
@@ -488,16 +507,17 @@ WHERE t.id = n.id;
 SELECT max(row_index) AS last_row, count(*) AS rows FROM (
     SELECT row_index FROM staging_rows
     WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
-      AND row_index > :after_row AND validation_status = 'valid'
+      AND row_index > :after_row AND validation_status = 'valid' AND merged_into IS NULL
       AND (promotion_error IS NOT NULL) = :only_failed
     ORDER BY row_index
     LIMIT :limit) batch;
 
 -- name: promote_daily_metrics^
 -- One batch of staged days stands in production, each metric with the newest number there is.
--- Rows whose entities could not be resolved are left out, and counted.
+-- Rows whose entities could not be resolved are left out, and counted. A row counts for those that
+-- it carries, too.
 WITH batch AS MATERIALIZED (
-    SELECT s.row_index, s.raw_data AS d, s.merged_into,
+    SELECT s.row_index, s.raw_data AS d, 1 + coalesce((s.raw_data ->> 'carries')::integer, 0) AS rows,
            c.resolved_id AS campaign_id, a.resolved_id AS ad_set_id, x.resolved_id AS ad_id,
            c.resolved_id IS NULL OR c.error_code IS NOT NULL OR a.error_code IS NOT NULL
                OR x.error_code IS NOT NULL AS unresolved
@@ -510,6 +530,7 @@ WITH batch AS MATERIALIZED (
         AND x.entity_type = 'ad' AND x.row_index = (s.raw_data ->> 'ad')::integer
     WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 'daily_metric'
       AND s.row_index > :after_row AND s.row_index <= :last_row AND s.validation_status = 'valid'
+      AND s.merged_into IS NULL
       AND (s.promotion_error IS NOT NULL) = :only_failed
 ), written AS (
     INSERT INTO daily_metrics AS t
@@ -522,7 +543,7 @@ WITH batch AS MATERIALIZED (
            (d ->> 'conversions')::numeric, (d ->> 'conversion_value')::numeric,
            coalesce((d ->> 'source_rows')::integer, 1), :upload_id, :as_of
     FROM batch
-    WHERE NOT unresolved AND merged_into IS NULL
+    WHERE NOT unresolved
     -- One order for everybody: two promotions never wait for each other in a circle.
     ORDER BY campaign_id, (d ->> 'date')::date, ad_id, ad_set_id
     ON CONFLICT (workspace_id, campaign_id, metric_date, ad_id, ad_set_id, platform, client_id)
@@ -557,11 +578,12 @@ WITH batch AS MATERIALIZED (
     RETURNING 1
 )
 SELECT (SELECT count(*) FROM written) AS upserted,
-       (SELECT count(*) FROM batch WHERE NOT unresolved) AS promoted,
+       (SELECT coalesce(sum(rows), 0) FROM batch WHERE NOT unresolved)::integer AS promoted,
+       (SELECT coalesce(sum(rows), 0) FROM batch WHERE unresolved)::integer AS failed,
        (SELECT array_agg(row_index) FROM batch WHERE unresolved) AS unresolved_rows;
 
 -- name: explain_unresolved!
--- Rows of these entities are marked with the reason why they are not in production.
+-- These rows, and those that they carry, are marked with the reason why they are not in production.
 UPDATE staging_rows s
 SET promotion_error = coalesce(
     (SELECT r.error_code FROM staging_id_resolution r
@@ -571,19 +593,20 @@ SET promotion_error = coalesce(
            ('ad_set', (s.raw_data ->> 'ad_set')::integer), ('ad', (s.raw_data ->> 'ad')::integer))
      LIMIT 1), 'foreign_key_missing')
 WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 'daily_metric'
-  AND s.row_index = ANY(CAST(:row_indexes AS integer[]));
+  AND coalesce(s.merged_into, s.row_index) = ANY(CAST(:row_indexes AS integer[]));
 
 -- name: fail_daily_row!
 -- This row, and those that it carries, are not in production, for this reason.
 UPDATE staging_rows SET promotion_error = :code
 WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
-  AND validation_status = 'valid' AND (row_index = :row_index OR merged_into = :row_index);
+  AND validation_status = 'valid' AND coalesce(merged_into, row_index) = :row_index;
 
 -- name: clear_promotion_errors!
--- The failed rows of this range are about to be tried again.
+-- The failed rows of this range, and those that they carry, are in production after all.
 UPDATE staging_rows SET promotion_error = NULL
 WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
-  AND row_index > :after_row AND row_index <= :last_row AND promotion_error IS NOT NULL;
+  AND coalesce(merged_into, row_index) > :after_row AND coalesce(merged_into, row_index) <= :last_row
+  AND promotion_error IS NOT NULL;
 
 -- name: affected_dates$
 -- The days that this upload wrote, in order.

@@ -11,6 +11,7 @@ BEGIN
         'headworks_parse',     -- writes staging
         'headworks_promote',   -- writes production
         'headworks_cleanup',   -- drops expired staging
+        'headworks_requeue',   -- sends an upload on its way again, for a person
         'headworks_dispatch',  -- claims, leases and recovery, in every workspace
         'headworks_relay',     -- publishes the outbox, in every workspace
         'headworks_read'       -- answers questions

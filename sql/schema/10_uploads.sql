@@ -130,8 +130,9 @@ CREATE TABLE campaigns (
     external_id         text NOT NULL,
     id_source           text NOT NULL CHECK (id_source IN ('platform', 'name')),
     account_external_id text,
+    account_as_of       timestamptz,  -- created_at of the upload that said so
     name                text,
-    name_as_of          timestamptz,  -- created_at of the upload that said so
+    name_as_of          timestamptz,
     status              text,
     status_as_of        timestamptz,
     upload_id           uuid NOT NULL,  -- the newest upload that named it

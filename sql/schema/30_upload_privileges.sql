@@ -3,7 +3,7 @@
 REVOKE ALL ON ALL TABLES IN SCHEMA public FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC;
 GRANT USAGE ON SCHEMA public TO headworks_intake, headworks_parse, headworks_promote,
-    headworks_cleanup, headworks_dispatch, headworks_relay, headworks_read;
+    headworks_cleanup, headworks_requeue, headworks_dispatch, headworks_relay, headworks_read;
 GRANT EXECUTE ON FUNCTION current_workspace() TO PUBLIC;
 
 -- Intake creates uploads, and nothing in staging or production.
@@ -13,7 +13,8 @@ GRANT INSERT ON audit TO headworks_intake;
 
 -- Parse writes staging, and of data_uploads what it has found out. Never production.
 GRANT SELECT, UPDATE ON data_uploads TO headworks_parse;
-GRANT SELECT, INSERT, UPDATE, DELETE ON staging_rows, staging_id_resolution TO headworks_parse;
+GRANT SELECT, INSERT, UPDATE, DELETE ON staging_rows TO headworks_parse;
+GRANT SELECT, INSERT ON staging_id_resolution TO headworks_parse;
 GRANT SELECT, INSERT ON audit TO headworks_parse;
 GRANT EXECUTE ON FUNCTION ensure_staging_day(date) TO headworks_parse;
 
@@ -29,6 +30,12 @@ GRANT SELECT, INSERT ON outbox, audit TO headworks_promote;
 -- Cleanup drops expired staging, and reads which uploads are still on their way.
 GRANT SELECT ON data_uploads TO headworks_cleanup;
 GRANT EXECUTE ON FUNCTION expired_staging_days, drop_staging_day TO headworks_cleanup;
+
+-- A requeue clears the staging of a failed upload, under the lock of its workspace.
+GRANT SELECT, UPDATE ON data_uploads TO headworks_requeue;
+GRANT SELECT, UPDATE (last_claimed_at) ON workspaces TO headworks_requeue;
+GRANT SELECT, DELETE ON staging_rows, staging_id_resolution TO headworks_requeue;
+GRANT SELECT, INSERT ON audit TO headworks_requeue;
 
 -- Dispatch moves ownership: no file content, no staging, no production.
 GRANT SELECT, UPDATE ON data_uploads, workspaces TO headworks_dispatch;

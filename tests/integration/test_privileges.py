@@ -30,7 +30,7 @@ GRANTS: dict[str, dict[str, str]] = {
     "parse": {
         "data_uploads": "SU",
         "staging_rows": "SIUD",
-        "staging_id_resolution": "SIUD",
+        "staging_id_resolution": "SI",
         "audit": "SI",
     },
     # WRITES production and data_uploads, READS staging; the event and the log with the same commit
@@ -44,6 +44,14 @@ GRANTS: dict[str, dict[str, str]] = {
     },
     # DELETES expired staging by one function, NEVER production
     "cleanup": {"data_uploads": "S"},
+    # clears staging for a person's command, NEVER production
+    "requeue": {
+        "workspaces": "S",
+        "data_uploads": "SU",
+        "staging_rows": "SD",
+        "staging_id_resolution": "SD",
+        "audit": "SI",
+    },
     # moves ownership alone
     "dispatch": {"workspaces": "SU", "data_uploads": "SU", "audit": "SI"},
     # publishes and marks
@@ -52,6 +60,8 @@ GRANTS: dict[str, dict[str, str]] = {
     "read": dict.fromkeys(TABLES, "S"),
 }
 COLUMNS = {
+    # what a lock on the workspace asks for
+    ("requeue", "workspaces"): {"last_claimed_at"},
     # role, table: columns that it may update although not the table
     ("promote", "staging_rows"): {"promotion_error"},
     ("promote", "staging_id_resolution"): {"resolved_id", "error_code"},

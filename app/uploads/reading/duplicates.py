@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -51,6 +52,14 @@ class Settlement:
     leader: int | None = None
     leader_raw: dict[str, Any] | None = None  # when numbers were added up
     warning: str | None = None
+
+    def carriers(self, rows: Sequence[KeyRow]) -> dict[int, dict[str, Any]]:
+        """The rows that stand for others, each with what it says now and how many it carries."""
+        carried = Counter([*self.merged.values(), *self.identical.values()])
+        raws = {row.row_index: row.raw for row in rows}
+        if self.leader is not None and self.leader_raw is not None:
+            raws[self.leader] = self.leader_raw
+        return {row_index: {**raws[row_index], "carries": count} for row_index, count in carried.items()}
 
 
 def settle(rows: Sequence[KeyRow]) -> Settlement:

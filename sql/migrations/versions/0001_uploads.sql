@@ -11,6 +11,7 @@ BEGIN
         'headworks_parse',     -- writes staging
         'headworks_promote',   -- writes production
         'headworks_cleanup',   -- drops expired staging
+        'headworks_requeue',   -- sends an upload on its way again, for a person
         'headworks_dispatch',  -- claims, leases and recovery, in every workspace
         'headworks_relay',     -- publishes the outbox, in every workspace
         'headworks_read'       -- answers questions
@@ -163,8 +164,9 @@ CREATE TABLE campaigns (
     external_id         text NOT NULL,
     id_source           text NOT NULL CHECK (id_source IN ('platform', 'name')),
     account_external_id text,
+    account_as_of       timestamptz,  -- created_at of the upload that said so
     name                text,
-    name_as_of          timestamptz,  -- created_at of the upload that said so
+    name_as_of          timestamptz,
     status              text,
     status_as_of        timestamptz,
     upload_id           uuid NOT NULL,  -- the newest upload that named it
@@ -398,7 +400,7 @@ $$;
 REVOKE ALL ON ALL TABLES IN SCHEMA public FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC;
 GRANT USAGE ON SCHEMA public TO headworks_intake, headworks_parse, headworks_promote,
-    headworks_cleanup, headworks_dispatch, headworks_relay, headworks_read;
+    headworks_cleanup, headworks_requeue, headworks_dispatch, headworks_relay, headworks_read;
 GRANT EXECUTE ON FUNCTION current_workspace() TO PUBLIC;
 
 -- Intake creates uploads, and nothing in staging or production.
@@ -408,7 +410,8 @@ GRANT INSERT ON audit TO headworks_intake;
 
 -- Parse writes staging, and of data_uploads what it has found out. Never production.
 GRANT SELECT, UPDATE ON data_uploads TO headworks_parse;
-GRANT SELECT, INSERT, UPDATE, DELETE ON staging_rows, staging_id_resolution TO headworks_parse;
+GRANT SELECT, INSERT, UPDATE, DELETE ON staging_rows TO headworks_parse;
+GRANT SELECT, INSERT ON staging_id_resolution TO headworks_parse;
 GRANT SELECT, INSERT ON audit TO headworks_parse;
 GRANT EXECUTE ON FUNCTION ensure_staging_day(date) TO headworks_parse;
 
@@ -424,6 +427,12 @@ GRANT SELECT, INSERT ON outbox, audit TO headworks_promote;
 -- Cleanup drops expired staging, and reads which uploads are still on their way.
 GRANT SELECT ON data_uploads TO headworks_cleanup;
 GRANT EXECUTE ON FUNCTION expired_staging_days, drop_staging_day TO headworks_cleanup;
+
+-- A requeue clears the staging of a failed upload, under the lock of its workspace.
+GRANT SELECT, UPDATE ON data_uploads TO headworks_requeue;
+GRANT SELECT, UPDATE (last_claimed_at) ON workspaces TO headworks_requeue;
+GRANT SELECT, DELETE ON staging_rows, staging_id_resolution TO headworks_requeue;
+GRANT SELECT, INSERT ON audit TO headworks_requeue;
 
 -- Dispatch moves ownership: no file content, no staging, no production.
 GRANT SELECT, UPDATE ON data_uploads, workspaces TO headworks_dispatch;
