@@ -146,15 +146,15 @@ def production(servers: Servers, dsn: str, workspace_id: uuid.UUID) -> dict[str,
         return servers.sql(statement.format(f"workspace_id = '{workspace_id}'"), dsn=dsn)
 
     entities = {
-        table: ask(f"SELECT count(*) FROM {table} WHERE {{}}")[0][0] for table in ("campaigns", "ad_sets", "ads")
+        table: ask(f"SELECT count(*) FROM {table} WHERE {{}}")[0][0]
+        for table in ("campaigns", "ad_sets", "ads")
     }
     (row,) = ask(
         "SELECT count(*), sum(impressions), sum(clicks), sum(conversions), sum(reach), min(metric_date),"
-        " max(metric_date), max(array_position(ARRAY['campaign', 'ad_set', 'ad'], grain)) FROM daily_metrics WHERE {}"
+        " max(metric_date), max(array_position(ARRAY['campaign', 'ad_set', 'ad'], grain))"
+        " FROM daily_metrics WHERE {}"
     )
-    spend = ask(
-        "SELECT currency, sum(spend) FROM daily_metrics WHERE {} AND spend IS NOT NULL GROUP BY 1"
-    )
+    spend = ask("SELECT currency, sum(spend) FROM daily_metrics WHERE {} AND spend IS NOT NULL GROUP BY 1")
     names = ("rows", "impressions", "clicks", "conversions", "reach", "min_date", "max_date", "grain")
     daily = dict(zip(names, row, strict=True))
     for name in ("min_date", "max_date"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 from tests.faults.nodes import ProcessContainer
 from tests.faults.world import World
@@ -29,8 +30,10 @@ def test_a_file_that_kills_its_worker_is_given_up(world: World) -> None:
     try:
         (bad,) = world.hand_in(1, rows=10)
         world.sql(f"UPDATE data_uploads SET next_attempt_at = 'infinity' WHERE id = '{bad}'")
-        path = world.sql(f"SELECT file_url FROM data_uploads WHERE id = '{bad}'")[0][0].removeprefix("file://")
-        with open(path, "ab") as file:
+        path = world.sql(f"SELECT file_url FROM data_uploads WHERE id = '{bad}'")[0][0].removeprefix(
+            "file://"
+        )
+        with Path(path).open("ab") as file:
             file.write(b"BOMB")
         world.sql(f"UPDATE data_uploads SET next_attempt_at = '-infinity' WHERE id = '{bad}'")
         world.hand_in(2, rows=500)

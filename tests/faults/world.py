@@ -152,7 +152,8 @@ class World:
     def _situation(self) -> str:
         try:
             uploads = self.sql(
-                "SELECT id, status, attempts, owner_id, error_code, staged_rows, promoted_rows FROM data_uploads"
+                "SELECT id, status, attempts, owner_id, error_code, staged_rows, promoted_rows"
+                " FROM data_uploads"
             )
         except psycopg2.OperationalError as error:
             uploads = [str(error)]
@@ -195,7 +196,9 @@ class World:
         self._check_tables([entry for entry in self.sent if entry[0] not in failed])
         self._check_events(failed)
         assert self.most_active() <= MAX_ACTIVE_PER_WORKSPACE
-        assert self.sql("SELECT count(*) FROM data_uploads WHERE owner_id IS NOT NULL OR slot IS NOT NULL") == [(0,)]
+        assert self.sql(
+            "SELECT count(*) FROM data_uploads WHERE owner_id IS NOT NULL OR slot IS NOT NULL"
+        ) == [(0,)]
         self.wait_for(
             lambda: self.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)],
             "an advisory lock is left",

@@ -32,8 +32,11 @@ A, B, C = (UUID(f"{letter * 8}-0000-4000-8000-000000000000") for letter in "abc"
 def claim(
     services: Services, stage: str = "parse", *, owner: str = "worker", lease: float = 60.0
 ) -> Claim | None:
-    with services.db.transaction("dispatch") as conn:
-        return store.claim_upload(conn, stage, owner_id=owner, lease_seconds=lease)
+    try:
+        with services.db.transaction("dispatch") as conn:
+            return store.claim_upload(conn, stage, owner_id=owner, lease_seconds=lease)
+    except errors.Conflict:  # the work went to another claim while this one waited for its lock
+        return None
 
 
 def must_claim(services: Services, stage: str = "parse", **how: Any) -> Claim:

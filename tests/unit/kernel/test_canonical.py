@@ -39,7 +39,14 @@ def test_a_hash_is_that_of_the_spelling() -> None:
     assert content_hash({"a": 1}) == hashlib.sha256(b'{"a":1}').hexdigest()
 
 
-KEYS: list[list[str | None]] = [["a", "b"], ["ab"], ["a", "b", None], ["a", "b", ""], ["a", None, "b"], ["a,b"]]
+KEYS: list[list[str | None]] = [
+    ["a", "b"],
+    ["ab"],
+    ["a", "b", None],
+    ["a", "b", ""],
+    ["a", None, "b"],
+    ["a,b"],
+]
 
 
 def test_different_keys_never_share_a_hash() -> None:

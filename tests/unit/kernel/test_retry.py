@@ -33,7 +33,9 @@ def test_a_failure_is_met_as_specified(
 
 def test_only_a_long_wait_gives_the_upload_back_meanwhile() -> None:
     released = {kind for kind, policy in retry.POLICIES.items() if policy.wait is Wait.RELEASED}
-    assert released == {kind for kind, policy in retry.POLICIES.items() if max(policy.delays_seconds, default=0) > 10}
+    assert released == {
+        kind for kind, policy in retry.POLICIES.items() if max(policy.delays_seconds, default=0) > 10
+    }
 
 
 @pytest.mark.parametrize("error", [ValueError("a mistake of ours"), errors.Conflict(), errors.NotFound()])
