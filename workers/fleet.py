@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from typing import Any
 
-from celery.signals import task_prerun, worker_process_init, worker_ready, worker_shutting_down
+from celery.signals import celeryd_init, task_prerun, worker_process_init, worker_ready, worker_shutting_down
 
-from app.adapters import dispatch, logs
+from app.adapters import broker, dispatch, logs
 from app.adapters.settings import Settings
 from app.kernel import errors
 from app.uploads import leases, recover, services
@@ -25,6 +26,14 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
 """What ends a pool process: the second with REMAP_SIGTERM=SIGQUIT, as the Procfile is run."""
 
 _stopping = threading.Event()
+
+
+@celeryd_init.connect
+def _check_broker(**_: Any) -> None:
+    try:
+        broker.check(settings.broker_url)
+    except broker.UnsafeBroker as error:
+        sys.exit(error.sentence)
 
 
 @worker_process_init.connect

@@ -78,6 +78,7 @@ ROW_CODES = {
     ),
     "unique_violation": "The row was refused, since the same key was there unexpectedly.",
     "row_refused": "The row's values were refused by the database.",
+    "deadlock": "Other uploads kept writing the same rows at that moment. Requeue the upload.",
     "foreign_key_missing": "The row's campaign could not be written.",
 }
 

@@ -213,6 +213,27 @@ def fail_daily_row(conn: Connection, claim: Claim, row_index: int, code: str) ->
     return int(_sql.fail_daily_row(conn, **claim.staging, row_index=row_index, code=code))
 
 
+def fail_daily_batch(conn: Connection, claim: Claim, *, after_row: int, last_row: int, code: str) -> int:
+    """The rows of this range, and those that they carry, are not in production; how many that is."""
+    return int(
+        _sql.fail_daily_batch(conn, **claim.staging, after_row=after_row, last_row=last_row, code=code)
+    )
+
+
+def fail_entity_batch(
+    conn: Connection, claim: Claim, entity_type: str, *, after_row: int, last_row: int, code: str
+) -> None:
+    """The staged entities of this range are no production rows: the days that name them fail, too."""
+    _sql.fail_entity_batch(
+        conn,
+        **claim.staging,
+        entity_type=entity_type,
+        after_row=after_row,
+        last_row=last_row,
+        code=code,
+    )
+
+
 def set_promoting(
     conn: Connection,
     claim: Claim,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.adapters import database, logs, metrics, retries
 from app.adapters.database import Connection
-from app.kernel import errors
+from app.kernel import errors, retry
 from app.uploads import events, production_store, store
 from app.uploads.leases import Lease
 from app.uploads.production_store import ENTITY_TABLES
@@ -21,19 +21,36 @@ log = logs.get(__name__)
 ORDER = (*ENTITY_TABLES, "daily_metric")
 """Parents before children, facts last."""
 
+DAILY_TABLE = "daily_metrics"
+
 
 def promote_upload(services: Services, claim: Claim, lease: Lease) -> None:
     """Every valid row is in production or explained, and the upload is completed or partial."""
     reached, row = retries.call(lambda: _progress(services, claim), services.clock)
     for entity_type in ORDER[ORDER.index(reached or ORDER[0]) :]:
         after_row: int | None = row if entity_type == reached else -1
-        batch = _promote_days if entity_type == "daily_metric" else _promote_entities
         while after_row is not None:
             lease.check()
-            after_row = batch(services, claim, entity_type, after_row)
+            after_row = _promote_batch(services, claim, entity_type, after_row)
     retries.call(lambda: _finish(services, claim), services.clock)
     services.dispatch.send("uploads.relay")
     services.dispatch.send(TASKS["parse"])  # a slot of the workspace is free
+
+
+def _promote_batch(services: Services, claim: Claim, entity_type: str, after_row: int) -> int | None:
+    """One batch stands in production; returns its last row, None when there was nothing left.
+
+    A batch that keeps giving way to other transactions is failed, and the next one is tried.
+    """
+    promote = _promote_days if entity_type == "daily_metric" else _promote_entities
+    try:
+        return retries.call(lambda: promote(services, claim, entity_type, after_row), services.clock)
+    except errors.Transient as error:
+        if retry.policy_for(error).final is not retry.Final.FAIL_BATCH:
+            raise
+        code = error.code
+    log.warning("batch_failed", upload_id=str(claim.upload_id), after_row=after_row, code=code)
+    return retries.call(lambda: _fail_batch(services, claim, entity_type, after_row, code), services.clock)
 
 
 def _progress(services: Services, claim: Claim) -> tuple[str | None, int]:
@@ -51,13 +68,6 @@ def _done_before(conn: Connection, claim: Claim, entity_type: str, after_row: in
 
 
 def _promote_entities(services: Services, claim: Claim, entity_type: str, after_row: int) -> int | None:
-    """One batch stands in production; returns its last row, None when there was nothing left."""
-    return retries.call(
-        lambda: _promote_entity_batch(services, claim, entity_type, after_row), services.clock
-    )
-
-
-def _promote_entity_batch(services: Services, claim: Claim, entity_type: str, after_row: int) -> int | None:
     with services.db.transaction("promote", claim.workspace_id) as conn:
         if (done := _done_before(conn, claim, entity_type, after_row)) is not None:
             return done
@@ -119,32 +129,27 @@ def _with_what_was_said(entity: Incoming, before: Incoming | None) -> Incoming:
 
 
 def _promote_days(services: Services, claim: Claim, entity_type: str, after_row: int) -> int | None:
-    """One batch of days stands in production; returns its last row, None when nothing was left."""
-
-    def batch() -> int | None:
-        with services.db.transaction("promote", claim.workspace_id) as conn:
-            if (done := _done_before(conn, claim, entity_type, after_row)) is not None:
-                return done
-            last_row = production_store.next_daily_rows(
-                conn, claim, after_row=after_row, limit=PROMOTION_BATCH_ROWS
-            )
-            if last_row is None:
-                return None
-            promoted, failed, upserted = _write_days(conn, claim, after_row, last_row)
-            production_store.set_promoting(
-                conn,
-                claim,
-                entity_type=entity_type,
-                last_row=last_row,
-                counted="daily_metrics",
-                upserted_rows=upserted,
-                promoted=promoted,
-                failed=failed,
-            )
-        metrics.rows_promoted.inc(promoted)
-        return last_row
-
-    return retries.call(batch, services.clock)
+    with services.db.transaction("promote", claim.workspace_id) as conn:
+        if (done := _done_before(conn, claim, entity_type, after_row)) is not None:
+            return done
+        last_row = production_store.next_daily_rows(
+            conn, claim, after_row=after_row, limit=PROMOTION_BATCH_ROWS
+        )
+        if last_row is None:
+            return None
+        promoted, failed, upserted = _write_days(conn, claim, after_row, last_row)
+        production_store.set_promoting(
+            conn,
+            claim,
+            entity_type=entity_type,
+            last_row=last_row,
+            counted=DAILY_TABLE,
+            upserted_rows=upserted,
+            promoted=promoted,
+            failed=failed,
+        )
+    metrics.rows_promoted.inc(promoted)
+    return last_row
 
 
 def _write_days(conn: Connection, claim: Claim, after_row: int, last_row: int) -> tuple[int, int, int]:
@@ -172,6 +177,44 @@ def _write_days(conn: Connection, claim: Claim, after_row: int, last_row: int) -
     if batch.unresolved_rows:
         production_store.explain_unresolved(conn, claim, batch.unresolved_rows)
     return batch.promoted, batch.failed, batch.upserted
+
+
+# -- batches that fail
+
+
+def _fail_batch(services: Services, claim: Claim, entity_type: str, after_row: int, code: str) -> int | None:
+    """The batch is passed over; its rows are marked with the reason."""
+    failed = 0
+    with services.db.transaction("promote", claim.workspace_id) as conn:
+        if entity_type == "daily_metric":
+            last_row = production_store.next_daily_rows(
+                conn, claim, after_row=after_row, limit=PROMOTION_BATCH_ROWS
+            )
+        else:
+            incoming = production_store.staged_entities(
+                conn, claim, entity_type, after_row=after_row, limit=PROMOTION_BATCH_ROWS
+            )
+            last_row = incoming[-1].row_index if incoming else None
+        if last_row is None:
+            return None
+        if entity_type == "daily_metric":
+            failed = production_store.fail_daily_batch(
+                conn, claim, after_row=after_row, last_row=last_row, code=code
+            )
+        else:
+            production_store.fail_entity_batch(
+                conn, claim, entity_type, after_row=after_row, last_row=last_row, code=code
+            )
+        production_store.set_promoting(
+            conn,
+            claim,
+            entity_type=entity_type,
+            last_row=last_row,
+            counted=DAILY_TABLE,
+            upserted_rows=0,
+            failed=failed,
+        )
+    return last_row
 
 
 # -- the end

@@ -351,6 +351,12 @@ WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 
 ORDER BY s.row_index
 LIMIT :limit;
 
+-- name: fail_entity_batch!
+-- The staged entities of this range are no production rows, for this reason.
+UPDATE staging_id_resolution SET error_code = :code
+WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = :entity_type
+  AND row_index > :after_row AND row_index <= :last_row AND resolved_id IS NULL;
+
 -- name: claimed_names
 -- For each of these names how many platform ids of this upload claim it, below which parents.
 SELECT s.raw_data ->> 'name' AS name, c.resolved_id AS campaign_id, a.resolved_id AS ad_set_id,
@@ -600,6 +606,13 @@ WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 
 UPDATE staging_rows SET promotion_error = :code
 WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
   AND validation_status = 'valid' AND coalesce(merged_into, row_index) = :row_index;
+
+-- name: fail_daily_batch!
+-- The rows of this range, and those that they carry, are not in production, for this reason.
+UPDATE staging_rows SET promotion_error = :code
+WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
+  AND validation_status = 'valid'
+  AND coalesce(merged_into, row_index) > :after_row AND coalesce(merged_into, row_index) <= :last_row;
 
 -- name: clear_promotion_errors!
 -- The failed rows of this range, and those that they carry, are in production after all.

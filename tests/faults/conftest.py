@@ -6,7 +6,6 @@ empty. pytest-celery sees its workers and broker as the nodes of its clusters.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,8 +20,8 @@ from pytest_celery import (
 )
 
 from app.adapters import dispatch, embedded, migrations
-from tests.faults.nodes import ROOT, BrokerContainer
-from tests.faults.world import CHUNK_ROWS, LEASE_SECONDS, SWEEP_SECONDS, World
+from tests.faults.nodes import BrokerContainer
+from tests.faults.world import World, environment
 
 
 @pytest.fixture(scope="session")
@@ -34,19 +33,7 @@ def mended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         embedded.Valkey(folder / "valkey") as valkey,
     ):
         migrations.migrate(postgres.dsn)
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        env = {
-            **kept,
-            "PYTHONPATH": str(ROOT),
-            "HEADWORKS_DATABASE_URL": postgres.dsn,
-            "HEADWORKS_BROKER_URL": valkey.url,
-            "HEADWORKS_DATA_DIR": str(folder),
-            "HEADWORKS_LEASE_SECONDS": str(LEASE_SECONDS),
-            "HEADWORKS_SWEEP_SECONDS": str(SWEEP_SECONDS),
-            "HEADWORKS_STAGING_CHUNK_ROWS": str(CHUNK_ROWS),
-            "REMAP_SIGTERM": "SIGQUIT",
-        }
-        world = World(postgres, valkey, folder, env)
+        world = World(postgres, valkey, folder, environment(postgres, valkey, folder))
         for number in (1, 2):
             world.start_worker(f"parse{number}", "parse")
             world.start_worker(f"promote{number}", "promote")

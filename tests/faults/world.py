@@ -109,12 +109,18 @@ class World:
     # -- work
 
     def hand_in(
-        self, count: int = 4, *, workspaces: int = 1, rows: int = 2_000, first_seed: int = 0
+        self,
+        count: int = 4,
+        *,
+        workspaces: int = 1,
+        workspace: int = 1,
+        rows: int = 2_000,
+        first_seed: int = 0,
     ) -> list[uuid.UUID]:
-        """So many overlapping uploads are pending."""
+        """So many overlapping uploads are pending, in workspaces from this one on."""
         ids = []
         for number in range(count):
-            workspace_id = uuid.UUID(int=1 + number % workspaces)
+            workspace_id = uuid.UUID(int=workspace + number % workspaces)
             content = report(first_seed + number, rows=rows)
             receipt = intake.take_in(
                 self.services,
@@ -183,8 +189,11 @@ class World:
 
     def worker_of(self, owner_id: str) -> WorkerContainer:
         """The worker whose pool process owns an upload."""
-        pid = int(owner_id.rsplit("/", 1)[1])
-        return next(worker for worker in self.workers if _group_of(pid) == worker.pid)
+        return next(worker for worker in self.workers if self.is_of(owner_id, worker))
+
+    def is_of(self, owner_id: str, worker: WorkerContainer) -> bool:
+        """Whether the owner of an upload is a pool process of this worker."""
+        return _group_of(int(owner_id.rsplit("/", 1)[1])) == worker.pid
 
     # -- what must hold
 
@@ -302,6 +311,27 @@ def undisturbed(
             db.close()
 
 
+def environment(
+    postgres: embedded.Postgres, valkey: embedded.Valkey, folder: Path, *, defaults: bool = False
+) -> dict[str, str]:
+    """What the workers of a world find in their environment; unless `defaults`, faster leases."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    quick = {
+        "HEADWORKS_LEASE_SECONDS": str(LEASE_SECONDS),
+        "HEADWORKS_SWEEP_SECONDS": str(SWEEP_SECONDS),
+        "HEADWORKS_STAGING_CHUNK_ROWS": str(CHUNK_ROWS),
+    }
+    return {
+        **kept,
+        **({} if defaults else quick),
+        "PYTHONPATH": str(ROOT),
+        "HEADWORKS_DATABASE_URL": postgres.dsn,
+        "HEADWORKS_BROKER_URL": valkey.url,
+        "HEADWORKS_DATA_DIR": str(folder),
+        "REMAP_SIGTERM": "SIGQUIT",
+    }
+
+
 _numbers = itertools.count()
 
 
@@ -331,6 +361,3 @@ def stop_immediately(postgres: embedded.Postgres) -> None:
     while postgres.pid is not None and time.monotonic() < deadline:
         time.sleep(0.01)
     postgres.stop()
-
-
-__all__ = ["ROOT", "World", "report", "stop_immediately"]
