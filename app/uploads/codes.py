@@ -89,10 +89,7 @@ WARNINGS = {
     "merged_without_ids": (
         "Rows of the same names and day were added up, since the file has no ids to tell them apart."
     ),
-    "guessed_encoding": "The text encoding was guessed: {encoding}.",
     "future_date": "Some rows are about days that have not come yet.",
-    "id_maybe_truncated": "Some long ids end in zeros, as if a spreadsheet had cut them.",
-    "unmapped_names": "Some names had several matching entities.",
 }
 
 

@@ -1,0 +1,152 @@
+"""`headworks up` from nothing: it shows the samples' numbers, serves, and survives being killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.adapters import embedded
+from tests.acceptance.conftest import ROOT, Api
+from tests.conftest import CORPUS
+from tests.faults.world import report
+
+READY_SECONDS = 90.0
+BIG_ROWS = 30_000
+
+
+class Instance:
+    """One `headworks up` in a folder."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder, self.port = folder, port
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *options: str) -> None:
+        """It serves."""
+        argv = [sys.executable, "-m", "app.cli", "up", "--port", str(self.port), "--data", str(self.folder)]
+        env = {name: value for name, value in os.environ.items() if not name.startswith("HEADWORKS_")}
+        out, err = self.folder.parent / "up.out", self.folder.parent / "up.err"
+        said_before = len(self.said())
+        with out.open("ab") as stdout, err.open("ab") as stderr:
+            self.process = subprocess.Popen(
+                [*argv, *options], cwd=ROOT, env=env, stdout=stdout, stderr=stderr
+            )
+        deadline = time.monotonic() + READY_SECONDS
+        while "Ctrl-C stops everything" not in self.said()[said_before:]:
+            assert self.process.poll() is None and time.monotonic() < deadline, self.said()
+            time.sleep(0.1)
+
+    def said(self) -> str:
+        said = self.folder.parent / "up.err"
+        return said.read_text() if said.exists() else ""
+
+    def printed(self) -> str:
+        return (self.folder.parent / "up.out").read_text()
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(30)
+
+    def api(self) -> Api:
+        env = dict(line.split("=", 1) for line in self.cli("env").stdout.splitlines())
+        return Api(env["HEADWORKS_URL"], env["HEADWORKS_API_KEY"])
+
+    def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "app.cli", *arguments, "--data", str(self.folder)]
+        return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    found = Instance(tmp_path_factory.mktemp("up") / "an instance" / "data", embedded.free_port())
+    found.folder.parent.mkdir()
+    found.start()
+    yield found
+    if found.process is not None and found.process.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            found.stop()
+        found.process.kill()
+
+
+def test_the_numbers_of_the_samples_are_printed(instance: Instance) -> None:
+    printed = " ".join(instance.printed().split())
+    for numbers in (
+        "meta CAD 944.340000 48180 928",
+        "google USD 31311.900000 206406 18706",
+        "tiktok SGD 1101.410000 107038 956",
+    ):
+        assert numbers in printed
+
+
+def test_the_command_line_hands_in_watches_and_shows(instance: Instance) -> None:
+    workspace = str(uuid.uuid4())
+    file = CORPUS / "meta" / "en_duplicate_rows_with_ids.csv"
+    done = instance.cli("upload", str(file), "--workspace", workspace, "--platform", "meta")
+    assert (done.returncode, json.loads(done.stdout)["reject_codes"]) == (0, {"duplicate_key_conflict": 2})
+    upload_id = json.loads(done.stdout)["upload_id"]
+    assert "completed: 30 rows staged, 28 promoted" in done.stderr
+    listed = instance.cli("uploads", "list", "--workspace", workspace)
+    assert (listed.returncode, listed.stdout.split("\t")[0]) == (0, upload_id)
+    shown = instance.cli("uploads", "show", upload_id)
+    assert json.loads(shown.stdout)["first_reject"] == {"line": 7, "code": "duplicate_key_conflict"}
+    errors = instance.cli("uploads", "errors", upload_id)
+    assert errors.stdout.count("duplicate_key_conflict") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["uploads", "show", str(uuid.uuid4())], 4, "There is no such upload"),
+        (["requeue", str(uuid.uuid4()), "--reason", "a test"], 4, "There is no such upload"),
+        (["upload", "/nowhere", "--workspace", str(uuid.uuid4()), "--platform", "meta"], 1, "/nowhere"),
+    ],
+)
+def test_the_command_line_says_what_is_wrong(
+    instance: Instance, arguments: list[str], code: int, sentence: str
+) -> None:
+    ended = instance.cli(*arguments)
+    assert ended.returncode == code
+    assert sentence in ended.stderr
+
+
+def test_a_failed_upload_ends_the_command_with_its_reason(instance: Instance) -> None:
+    file = CORPUS / "tiktok" / "en_currency_missing.csv"
+    ended = instance.cli("upload", str(file), "--workspace", str(uuid.uuid4()), "--platform", "tiktok")
+    assert (ended.returncode, json.loads(ended.stdout)["error_code"]) == (1, "currency_missing")
+    assert "currency" in ended.stderr
+
+
+def test_an_instance_that_is_killed_and_started_again_loses_nothing(instance: Instance) -> None:
+    workspace = str(uuid.uuid4())
+    content = report(5, rows=BIG_ROWS)
+    sent = [instance.api().upload(content, workspace_id=workspace, platform="meta") for _ in range(2)]
+    instance.kill()
+    instance.start("--no-samples")
+    api = instance.api()
+    for answer in sent:
+        upload = api.finished(answer["upload_id"], seconds=120)
+        assert (upload["status"], upload["promoted_rows"]) == ("completed", BIG_ROWS)
+    rows = api.get("/v1/performance", workspace_id=workspace, by="platform")["rows"]
+    assert [row["rows"] for row in rows] == [BIG_ROWS]
+
+
+def test_it_stops_when_asked_to(instance: Instance) -> None:
+    assert instance.stop() == 0
+    gone = instance.cli("uploads", "show", str(uuid.uuid4()))
+    assert (gone.returncode, "No instance runs" in gone.stderr) == (3, True)
