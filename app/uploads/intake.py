@@ -74,17 +74,17 @@ def take_in(services: Services, request: Request, file: BinaryIO) -> Receipt:
     large. `file` is read to its end, in bounded memory.
     """
     _check_content(services, file)
-    upload_id = services.clock.new_id()
+    upload_id, repeated = services.clock.new_id(), False
     if not retries.call(lambda: _record(services, request, upload_id), services.clock):
         earlier = retries.call(lambda: _earlier(services, request), services.clock)
         if earlier.file_url is not None or earlier.status != "pending":
             return Receipt(earlier.id, earlier.status, earlier.duplicate_of, repeated=True)
-        upload_id = earlier.id  # it was recorded, and then its file was not stored
+        upload_id, repeated = earlier.id, True  # it was recorded, and its file is not stored yet
     # The record comes first: a file without one would never be found again.
     retries.call(lambda: _store(services, request, upload_id, file), services.clock)
     log.info("upload_created", upload_id=str(upload_id), platform=request.platform)
     services.dispatch.send(TASKS["parse"])
-    return retries.call(lambda: _receipt(services, request.workspace_id, upload_id), services.clock)
+    return retries.call(lambda: _receipt(services, request, upload_id, repeated), services.clock)
 
 
 def _check_content(services: Services, file: BinaryIO) -> None:
@@ -135,7 +135,7 @@ def _earlier(services: Services, request: Request) -> Any:
         return store.get_upload(conn, upload_id)
 
 
-def _receipt(services: Services, workspace_id: UUID, upload_id: UUID) -> Receipt:
-    with services.db.transaction("intake", workspace_id) as conn:
+def _receipt(services: Services, request: Request, upload_id: UUID, repeated: bool) -> Receipt:
+    with services.db.transaction("intake", request.workspace_id) as conn:
         upload = store.get_upload(conn, upload_id)
-    return Receipt(upload_id, "pending", upload.duplicate_of)
+    return Receipt(upload_id, "pending", upload.duplicate_of, repeated)
