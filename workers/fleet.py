@@ -7,12 +7,20 @@ import sys
 import threading
 from typing import Any
 
-from celery.signals import celeryd_init, task_prerun, worker_process_init, worker_ready, worker_shutting_down
+from celery.signals import (
+    celeryd_init,
+    task_prerun,
+    task_received,
+    worker_process_init,
+    worker_ready,
+    worker_shutting_down,
+)
 
 from app.adapters import broker, dispatch, logs
 from app.adapters.settings import Settings
 from app.kernel import errors
 from app.uploads import leases, recover, services
+from workers import watchdog
 
 settings = Settings.from_env()
 app = dispatch.celery_app(settings.broker_url)
@@ -57,9 +65,17 @@ def _hand_back(_signum: int, _frame: object) -> None:
 
 
 @worker_ready.connect
-def _begin_sweeping(**_: Any) -> None:
+def _begin_sweeping(sender: Any, **_: Any) -> None:
     logs.configure("worker")
-    threading.Thread(target=_sweep_now_and_then, daemon=True).start()
+    sweeper = services.connect(settings, name="headworks sweep")
+    queues = list(app.amqp.queues.consume_from)
+    dog = watchdog.Watchdog(
+        waiting=lambda: watchdog.messages_in(app, queues),
+        owners=lambda: recover.owners(sweeper),
+        processes=lambda: list(sender.pool.info["processes"]),
+    )
+    task_received.connect(dog.hear, weak=False)
+    threading.Thread(target=_sweep_now_and_then, args=(sweeper, dog), daemon=True).start()
 
 
 @worker_shutting_down.connect
@@ -67,10 +83,12 @@ def _end_sweeping(**_: Any) -> None:
     _stopping.set()
 
 
-def _sweep_now_and_then() -> None:
-    sweeper = services.connect(settings, name="headworks sweep")
+def _sweep_now_and_then(sweeper: services.Services, dog: watchdog.Watchdog) -> None:
     while not _stopping.wait(settings.sweep_seconds):
         try:
             recover.sweep(sweeper)
+            if dog.is_deaf():
+                watchdog.end_process()
+                return
         except errors.HeadworksError as error:
             log.warning("sweep_failed", code=error.code)

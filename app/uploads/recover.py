@@ -39,6 +39,12 @@ def sweep(services: Services) -> int:
     return len(expired)
 
 
+def owners(services: Services) -> list[str]:
+    """Who holds an upload now."""
+    with services.db.transaction("dispatch") as conn:
+        return store.owners(conn)
+
+
 def _give_up(conn: Connection, row: Any, code: str, sentence: str) -> None:
     try:
         store.fail_upload(

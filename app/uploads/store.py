@@ -230,6 +230,11 @@ def stages_with_work(conn: Connection) -> list[str]:
     return [row.stage for row in _sql.stages_with_work(conn, max_active=MAX_ACTIVE_PER_WORKSPACE)]
 
 
+def owners(conn: Connection) -> list[str]:
+    """Who holds an upload now."""
+    return [row.owner_id for row in _sql.owners(conn)]
+
+
 # -- moves along the edges
 
 

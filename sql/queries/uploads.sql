@@ -124,6 +124,10 @@ WHERE status = 'pending' AND file_url IS NULL
   AND created_at < clock_timestamp() - make_interval(secs => :after_seconds)
 LIMIT 100;
 
+-- name: owners
+-- Who holds an upload now.
+SELECT owner_id FROM data_uploads WHERE status IN ('processing', 'promoting') AND owner_id IS NOT NULL;
+
 -- name: stages_with_work
 -- For each stage, whether some upload waits to be claimed by it now.
 SELECT DISTINCT CASE WHEN u.status IN ('pending', 'processing') THEN 'parse' ELSE 'promote' END AS stage

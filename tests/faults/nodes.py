@@ -35,6 +35,7 @@ class ProcessContainer(CeleryTestContainer):
         self.start()
 
     def start(self) -> None:
+        self.ended_on_purpose = False
         self._log_from = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -71,6 +72,7 @@ class ProcessContainer(CeleryTestContainer):
     def kill(self, signal: str | int = "SIGKILL") -> None:
         """The main process gets the signal; SIGKILL goes to its whole group."""
         number = _number(signal)
+        self.ended_on_purpose = number in (9, 15)
         if number == 9:
             os.killpg(self.pid, number)
             self._wait()

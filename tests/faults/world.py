@@ -100,6 +100,12 @@ class World:
             " daily_metrics, outbox, audit"
         )
 
+    def _tend(self) -> None:
+        """A worker that has ended by itself is started again, as by whatever runs a fleet."""
+        for worker in self.workers:
+            if worker.status != "running" and not worker.ended_on_purpose:
+                worker.start()
+
     def close(self) -> None:
         """No process of this world runs."""
         for worker in self.workers:
@@ -146,6 +152,7 @@ class World:
         """What the condition returns once it is true; it may fail while servers are away."""
         deadline = time.monotonic() + seconds
         while True:
+            self._tend()
             try:
                 if found := condition():
                     return found
