@@ -72,7 +72,7 @@ def _begin_sweeping(sender: Any, **_: Any) -> None:
     dog = watchdog.Watchdog(
         waiting=lambda: watchdog.messages_in(app, queues),
         owners=lambda: recover.owners(sweeper),
-        processes=lambda: list(sender.pool.info["processes"]),
+        pool=lambda: [services.owner_of(pid) for pid in sender.pool.info["processes"]],
     )
     task_received.connect(dog.hear, weak=False)
     threading.Thread(target=_sweep_now_and_then, args=(sweeper, dog), daemon=True).start()

@@ -37,12 +37,12 @@ class Watchdog:
         self,
         waiting: Callable[[], int],
         owners: Callable[[], list[str]],
-        processes: Callable[[], list[int]],
+        pool: Callable[[], list[str]],
     ) -> None:
-        """`waiting()`: messages in this worker's queues; `owners()`: who holds an upload; `processes()`:
-        the pool's process ids.
+        """`waiting()`: messages in this worker's queues; `owners()`: who holds an upload; `pool()`: the
+        names under which this worker's processes would.
         """
-        self._waiting, self._owners, self._processes = waiting, owners, processes
+        self._waiting, self._owners, self._pool = waiting, owners, pool
         self._heard = self._quiet_since = time.monotonic()
 
     def hear(self, **_: Any) -> None:
@@ -59,8 +59,7 @@ class Watchdog:
         return now - self._quiet_since >= DEAF_SECONDS
 
     def _holds_an_upload(self) -> bool:
-        pids = {str(pid) for pid in self._processes()}
-        return any(owner.rsplit("/", 1)[-1] in pids for owner in self._owners())
+        return not set(self._pool()).isdisjoint(self._owners())
 
     def _is_at_a_long_task(self, now: float) -> bool:
         stages = {"uploads.parse", "uploads.promote"}

@@ -25,7 +25,12 @@ class Services:
     @property
     def owner_id(self) -> str:
         """Who holds a lease: this very process."""
-        return f"{socket.gethostname()}/{os.getpid()}"
+        return owner_of(os.getpid())
+
+
+def owner_of(pid: int) -> str:
+    """The name under which a process of this machine holds uploads."""
+    return f"{socket.gethostname()}/{pid}"
 
 
 def connect(settings: Settings, *, name: str) -> Services:

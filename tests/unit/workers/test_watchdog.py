@@ -1,0 +1,75 @@
+"""When a worker is deaf: messages wait, none is taken, and it is not at work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from workers import watchdog
+from workers.watchdog import DEAF_SECONDS, Watchdog
+
+
+@dataclass
+class Worker:
+    """What the watchdog sees of a worker."""
+
+    now: float = 1000.0
+    waiting: int = 1
+    owners: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
+    found = Worker()
+    monkeypatch.setattr(watchdog.time, "monotonic", lambda: found.now)
+    monkeypatch.setattr(watchdog.state, "active_requests", set())
+    return found
+
+
+@pytest.fixture
+def dog(worker: Worker) -> Watchdog:
+    return Watchdog(lambda: worker.waiting, lambda: worker.owners, lambda: ["here/41", "here/42"])
+
+
+def look_for(dog: Watchdog, worker: Worker, seconds: float) -> bool:
+    """Whether it is found deaf when looked at every two seconds for so long."""
+    for _ in range(int(seconds / 2)):
+        worker.now += 2
+        if dog.is_deaf():
+            return True
+    return False
+
+
+def test_a_worker_that_takes_nothing_although_messages_wait_is_deaf(dog: Watchdog, worker: Worker) -> None:
+    assert not look_for(dog, worker, DEAF_SECONDS - 2)
+    assert look_for(dog, worker, 4)
+
+
+def test_a_worker_without_messages_is_idle(dog: Watchdog, worker: Worker) -> None:
+    worker.waiting = 0
+    assert not look_for(dog, worker, 10 * DEAF_SECONDS)
+
+
+def test_the_time_begins_when_messages_begin_to_wait(dog: Watchdog, worker: Worker) -> None:
+    worker.waiting = 0
+    look_for(dog, worker, 10 * DEAF_SECONDS)
+    worker.waiting = 3
+    assert not look_for(dog, worker, DEAF_SECONDS - 2)
+    assert look_for(dog, worker, 4)
+
+
+def test_a_worker_that_takes_a_message_hears(dog: Watchdog, worker: Worker) -> None:
+    for _ in range(20):
+        assert not look_for(dog, worker, DEAF_SECONDS - 2)
+        dog.hear()
+
+
+def test_a_worker_that_holds_an_upload_is_at_work(dog: Watchdog, worker: Worker) -> None:
+    worker.owners = ["elsewhere/7", "here/42"]
+    assert not look_for(dog, worker, 10 * DEAF_SECONDS)
+
+
+def test_an_upload_held_by_another_worker_excuses_nothing(dog: Watchdog, worker: Worker) -> None:
+    worker.owners = ["elsewhere/7"]
+    assert look_for(dog, worker, 2 * DEAF_SECONDS)
