@@ -15,6 +15,7 @@ from celery.signals import (
     worker_ready,
     worker_shutting_down,
 )
+from celery.worker import state
 
 from app.adapters import broker, dispatch, logs
 from app.adapters.settings import Settings
@@ -70,12 +71,24 @@ def _begin_sweeping(sender: Any, **_: Any) -> None:
     sweeper = services.connect(settings, name="headworks sweep")
     queues = list(app.amqp.queues.consume_from)
     dog = watchdog.Watchdog(
-        waiting=lambda: watchdog.messages_in(app, queues),
+        waiting=lambda: _messages_in(queues),
         owners=lambda: recover.owners(sweeper),
         pool=lambda: [services.owner_of(pid) for pid in sender.pool.info["processes"]],
+        tasks=lambda: [request.name for request in state.active_requests],
+        clock=sweeper.clock,
     )
     task_received.connect(dog.hear, weak=False)
     threading.Thread(target=_sweep_now_and_then, args=(sweeper, dog), daemon=True).start()
+
+
+def _messages_in(queues: list[str]) -> int:
+    """How many messages wait in these queues; 0 when the broker does not answer."""
+    try:
+        with app.connection_for_read(connect_timeout=5) as connection, connection.channel() as channel:
+            return sum(channel.queue_declare(queue, passive=True).message_count for queue in queues)
+    except Exception as error:  # each broker's library has its own errors; none of them means deafness
+        log.info("queues_not_counted", reason=type(error).__name__)
+        return 0
 
 
 @worker_shutting_down.connect

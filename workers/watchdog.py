@@ -10,13 +10,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
-from celery.worker import state
-
 from app.adapters import logs
+from app.kernel.clock import Clock
 
 log = logs.get(__name__)
 
@@ -38,20 +36,23 @@ class Watchdog:
         waiting: Callable[[], int],
         owners: Callable[[], list[str]],
         pool: Callable[[], list[str]],
+        tasks: Callable[[], list[str]],
+        clock: Clock,
     ) -> None:
         """`waiting()`: messages in this worker's queues; `owners()`: who holds an upload; `pool()`: the
-        names under which this worker's processes would.
+        names under which this worker's processes would; `tasks()`: what those are at, by their account.
         """
-        self._waiting, self._owners, self._pool = waiting, owners, pool
-        self._heard = self._quiet_since = time.monotonic()
+        self._waiting, self._owners, self._pool, self._tasks = waiting, owners, pool, tasks
+        self._clock = clock
+        self._heard = self._quiet_since = clock.monotonic()
 
     def hear(self, **_: Any) -> None:
         """A message was taken."""
-        self._heard = self._quiet_since = time.monotonic()
+        self._heard = self._quiet_since = self._clock.monotonic()
 
     def is_deaf(self) -> bool:
         """Whether messages have waited for too long while this worker took none and did nothing."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if now - self._heard < DEAF_SECONDS:
             return False
         if self._waiting() == 0 or self._holds_an_upload() or self._is_at_a_long_task(now):
@@ -62,11 +63,9 @@ class Watchdog:
         return not set(self._pool()).isdisjoint(self._owners())
 
     def _is_at_a_long_task(self, now: float) -> bool:
+        # The stages' tasks are judged by the uploads they hold.
         stages = {"uploads.parse", "uploads.promote"}
-        return any(
-            request.name not in stages and now - self._heard < LONG_TASK_SECONDS
-            for request in state.active_requests
-        )
+        return now - self._heard < LONG_TASK_SECONDS and not stages.issuperset(self._tasks())
 
 
 def end_process() -> None:
@@ -74,13 +73,3 @@ def end_process() -> None:
     log.error("worker_deaf", seconds=DEAF_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
     threading.Timer(GRACE_SECONDS, os._exit, args=(1,)).start()
-
-
-def messages_in(app: Any, queues: list[str]) -> int:
-    """How many messages wait in these queues; 0 when the broker does not answer."""
-    try:
-        with app.connection_for_read(connect_timeout=5) as connection, connection.channel() as channel:
-            return sum(channel.queue_declare(queue, passive=True).message_count for queue in queues)
-    except Exception as error:  # each broker's library has its own errors; none of them means deafness
-        log.info("queues_not_counted", reason=type(error).__name__)
-        return 0

@@ -6,36 +6,43 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from workers import watchdog
-from workers.watchdog import DEAF_SECONDS, Watchdog
+from app.kernel.clock import SystemClock
+from workers.watchdog import DEAF_SECONDS, LONG_TASK_SECONDS, Watchdog
 
 
 @dataclass
-class Worker:
-    """What the watchdog sees of a worker."""
+class Worker(SystemClock):
+    """What the watchdog sees of a worker, and its clock."""
 
-    now: float = 1000.0
+    now_seconds: float = 1000.0
     waiting: int = 1
     owners: list[str] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
+
+    def monotonic(self) -> float:
+        return self.now_seconds
 
 
 @pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
-    found = Worker()
-    monkeypatch.setattr(watchdog.time, "monotonic", lambda: found.now)
-    monkeypatch.setattr(watchdog.state, "active_requests", set())
-    return found
+def worker() -> Worker:
+    return Worker()
 
 
 @pytest.fixture
 def dog(worker: Worker) -> Watchdog:
-    return Watchdog(lambda: worker.waiting, lambda: worker.owners, lambda: ["here/41", "here/42"])
+    return Watchdog(
+        waiting=lambda: worker.waiting,
+        owners=lambda: worker.owners,
+        pool=lambda: ["here/41", "here/42"],
+        tasks=lambda: worker.tasks,
+        clock=worker,
+    )
 
 
 def look_for(dog: Watchdog, worker: Worker, seconds: float) -> bool:
     """Whether it is found deaf when looked at every two seconds for so long."""
     for _ in range(int(seconds / 2)):
-        worker.now += 2
+        worker.now_seconds += 2
         if dog.is_deaf():
             return True
     return False
@@ -72,4 +79,15 @@ def test_a_worker_that_holds_an_upload_is_at_work(dog: Watchdog, worker: Worker)
 
 def test_an_upload_held_by_another_worker_excuses_nothing(dog: Watchdog, worker: Worker) -> None:
     worker.owners = ["elsewhere/7"]
+    assert look_for(dog, worker, 2 * DEAF_SECONDS)
+
+
+def test_a_worker_at_a_long_task_without_upload_is_given_time(dog: Watchdog, worker: Worker) -> None:
+    worker.tasks = ["uploads.cleanup"]
+    assert not look_for(dog, worker, LONG_TASK_SECONDS - 2)
+    assert look_for(dog, worker, DEAF_SECONDS + 4)
+
+
+def test_a_stage_that_holds_no_upload_is_no_work(dog: Watchdog, worker: Worker) -> None:
+    worker.tasks = ["uploads.parse"]
     assert look_for(dog, worker, 2 * DEAF_SECONDS)
