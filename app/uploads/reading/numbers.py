@@ -24,6 +24,8 @@ _AMOUNT = re.compile(
     rf"(?P<body>\d[\d.,'’ ]*|[.,]\d+)\s*(?:{_MARK})?\s*(?P<close>\))?$",
     re.ASCII,
 )
+# Platforms tell less than they know: a share of impressions is "< 10%".
+_BOUND = re.compile(rf"^[<>≤≥]=?\s*(?:{_MARK})?\s*\d[\d.,]*\s*%?$", re.ASCII)
 _EXPONENT = re.compile(r"^[-+]?\d+(?:\.\d+)?[eE][-+]?\d{1,2}$", re.ASCII)
 _OTHER_THOUSANDS = "'’ "
 # Arabic, Persian and full-width digits, marks and blanks, as the ASCII ones that they mean.
@@ -89,9 +91,11 @@ def number(cell: str, mark: str) -> Decimal | Problem | None:
     if cell.isascii() and cell.isdigit():
         return Decimal(cell)
     value = cell.strip()
-    if value in NULLS or value[0] in "<>":
+    if value in NULLS:
         return None
     value = value.translate(_DIGITS)
+    if _BOUND.match(value):
+        return None
     if _EXPONENT.match(value):  # as JSON writes very small and very large floats
         return Decimal(value)
     match = _AMOUNT.match(value)

@@ -8,7 +8,9 @@ import pytest
 from report import META, lines, meta, read, table
 
 
-@pytest.mark.parametrize("cell", ["", "--", " --", "-", "—", "N/A", "[]", "< 10%", "  ", "-- "])
+@pytest.mark.parametrize(
+    "cell", ["", "--", " --", "-", "—", "N/A", "[]", "< 10%", "> 90%", "<=5", "<$0.01", "  ", "-- "]
+)
 def test_a_null_token_is_null_and_not_zero(cell: str) -> None:
     header = ["Impressions", "Clicks (all)", "Amount spent (USD)", "Reach", "Purchases"]
     columns = ["impressions", "clicks", "spend", "reach", "conversions"]
@@ -26,6 +28,10 @@ def test_a_null_token_is_null_and_not_zero(cell: str) -> None:
     "cell",
     [
         "abc",
+        "<b>lots",
+        "<",
+        "> many",
+        "<10% of all",
         "#VALUE!",
         "#N/A",
         "12abc",
