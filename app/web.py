@@ -69,6 +69,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app.register_blueprint(views.blueprint)
     app.register_error_handler(errors.HeadworksError, _headworks_problem)
     app.register_error_handler(werkzeug.exceptions.HTTPException, _http_problem)
+    app.register_error_handler(OSError, _os_problem)
     app.register_error_handler(Exception, _unexpected_problem)
     app.before_request(lambda: _check_key(settings))
     app.add_url_rule("/healthz", view_func=healthz)
@@ -132,6 +133,12 @@ def _http_problem(error: werkzeug.exceptions.HTTPException) -> Any:
     if isinstance(error, werkzeug.exceptions.MethodNotAllowed) and error.valid_methods:
         problem.headers["Allow"] = ", ".join(sorted(error.valid_methods))
     return problem
+
+
+def _os_problem(error: OSError) -> flask.Response:
+    if errors.is_disk_full(error):  # no room to hold the body of a request
+        return _headworks_problem(errors.DiskFull())
+    return _unexpected_problem(error)
 
 
 def _unexpected_problem(error: Exception) -> flask.Response:

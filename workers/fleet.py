@@ -84,10 +84,18 @@ def _begin_sweeping(sender: Any, **_: Any) -> None:
 def _messages_in(queues: list[str]) -> int:
     """How many messages wait in these queues; 0 when the broker does not answer."""
     try:
-        with app.connection_for_read(connect_timeout=5) as connection, connection.channel() as channel:
-            return sum(channel.queue_declare(queue, passive=True).message_count for queue in queues)
+        with app.connection_for_read(connect_timeout=5) as connection:
+            return sum(_messages_of(connection, queue) for queue in queues)
     except Exception as error:  # each broker's library has its own errors; none of them means deafness
         log.info("queues_not_counted", reason=type(error).__name__)
+        return 0
+
+
+def _messages_of(connection: Any, queue: str) -> int:
+    try:
+        with connection.channel() as channel:
+            return int(channel.queue_declare(queue, passive=True).message_count)
+    except connection.channel_errors:  # on Redis an empty queue does not exist
         return 0
 
 

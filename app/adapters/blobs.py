@@ -75,7 +75,7 @@ class PosixBlobs:
 
     def put(self, key: str, source: IO[bytes], *, max_bytes: int | None = None) -> Stored:
         path = self._path(key)
-        with _disk_errors():
+        with errors.disk_errors():
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=".incoming-")
             try:
@@ -124,7 +124,7 @@ class S3Blobs:
     def put(self, key: str, source: IO[bytes], *, max_bytes: int | None = None) -> Stored:
         # Spooled first: the size and the limit are known before one byte is sent.
         with tempfile.TemporaryFile() as spool:
-            with _disk_errors():
+            with errors.disk_errors():
                 size, digest = _copy(source, spool, max_bytes)
                 spool.seek(0)
             with _s3_errors():
@@ -136,7 +136,7 @@ class S3Blobs:
     @contextmanager
     def open(self, url: str) -> Iterator[BinaryIO]:
         with tempfile.TemporaryFile() as spool:
-            with _s3_errors(), _disk_errors():
+            with _s3_errors(), errors.disk_errors():
                 body = self._client.get_object(Bucket=self._bucket, Key=self._key_of(url))["Body"]
                 with body:
                     shutil.copyfileobj(body, spool, CHUNK_BYTES)
@@ -180,19 +180,6 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-_DISK_FULL = (28, 122)  # ENOSPC, EDQUOT
-
-
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _DISK_FULL:
-            raise errors.DiskFull() from error
-        raise
 
 
 _S3_CONNECTION = (

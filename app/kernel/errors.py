@@ -7,6 +7,10 @@ thing on. Every error carries a code for programs and a sentence for people.
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class HeadworksError(Exception):
     """An error with a code; its text is a sentence that a person may be shown."""
@@ -123,3 +127,19 @@ class RowRefused(RowError):
     """The database refuses the values of one row."""
 
     code = "row_refused"
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether the disk, or the share of it that one may use, has no room."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def disk_errors() -> Iterator[None]:
+    """An operating system that finds no room raises DiskFull."""
+    try:
+        yield
+    except OSError as error:
+        if is_disk_full(error):
+            raise DiskFull() from error
+        raise

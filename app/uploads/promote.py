@@ -91,6 +91,24 @@ def _promote_entities(services: Services, claim: Claim, entity_type: str, after_
 
 
 def _write_entities(conn: Connection, claim: Claim, entity_type: str, incoming: Sequence[Incoming]) -> int:
+    """How many entities were written; one that the database refuses is marked with the reason.
+
+    When the database refuses the batch, its halves are tried, until what it refuses stands alone.
+    """
+    try:
+        return database.savepoint(conn, lambda: _resolve_and_write(conn, claim, entity_type, incoming))
+    except errors.RowError as error:
+        if len(incoming) > 1:
+            middle = len(incoming) // 2
+            left = _write_entities(conn, claim, entity_type, incoming[:middle])
+            return left + _write_entities(conn, claim, entity_type, incoming[middle:])
+        row = incoming[0].row_index
+        log.warning("entity_failed", upload_id=str(claim.upload_id), row=row, code=error.code)
+        production_store.save_resolutions(conn, claim, entity_type, {row: None}, codes={row: error.code})
+        return 0
+
+
+def _resolve_and_write(conn: Connection, claim: Claim, entity_type: str, incoming: Sequence[Incoming]) -> int:
     existing = production_store.find_entities(conn, claim, entity_type, incoming)
     claims = production_store.claimed_names(conn, claim, entity_type, existing)
     decided = resolve(incoming, existing, claims)
@@ -225,6 +243,11 @@ def _finish(services: Services, claim: Claim) -> None:
     with services.db.transaction("promote", claim.workspace_id) as conn:
         dates = production_store.affected_dates(conn, claim)
         counts = store.get_upload(conn, claim.upload_id)
+        if (missing := counts.valid_rows - counts.promoted_rows - counts.failed_rows) > 0:
+            raise errors.Fatal(
+                f"{missing} rows that were read are not in staging any more. Upload the file again.",
+                code="staging_lost",
+            )
         if counts.failed_rows and not counts.promoted_rows:
             raise errors.Fatal("Not one row could be promoted.", code="promotion_failed")
         status = "partial" if counts.failed_rows else "completed"

@@ -529,8 +529,8 @@ SELECT max(row_index) AS last_row, count(*) AS rows FROM (
 WITH batch AS MATERIALIZED (
     SELECT s.row_index, s.raw_data AS d, 1 + coalesce((s.raw_data ->> 'carries')::integer, 0) AS rows,
            c.resolved_id AS campaign_id, a.resolved_id AS ad_set_id, x.resolved_id AS ad_id,
-           c.resolved_id IS NULL OR c.error_code IS NOT NULL OR a.error_code IS NOT NULL
-               OR x.error_code IS NOT NULL AS unresolved
+           c.resolved_id IS NULL OR a.resolved_id IS NULL AND s.raw_data ->> 'ad_set' IS NOT NULL
+               OR x.resolved_id IS NULL AND s.raw_data ->> 'ad' IS NOT NULL AS unresolved
     FROM staging_rows s
     LEFT JOIN staging_id_resolution c ON c.staged_on = s.staged_on AND c.upload_id = s.upload_id
         AND c.entity_type = 'campaign' AND c.row_index = (s.raw_data ->> 'campaign')::integer

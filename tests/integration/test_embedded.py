@@ -408,9 +408,7 @@ def test_root_leaves_no_capability_where_the_servers_user_can_go() -> None:
     base.mkdir(mode=0o755)
     try:
         with Valkey(base / "valkey") as server:
-            reachable = all(
-                path.stat().st_mode & 0o001 for path in valkey_wheel.get_binary_path().parents
-            )
+            reachable = all(path.stat().st_mode & 0o001 for path in valkey_wheel.get_binary_path().parents)
             status = Path(f"/proc/{server.pid}/status").read_text()
             assert (int(status.split("CapEff:")[1].split()[0], 16) == 0) == reachable
     finally:

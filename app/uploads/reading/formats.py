@@ -115,7 +115,7 @@ def unpacked(file: BinaryIO, *, max_bytes: int) -> Iterator[BinaryIO]:
 
 def _unpack(file: BinaryIO, target: BinaryIO, max_bytes: int) -> None:
     size = 0
-    with _gzip_errors(), gzip.GzipFile(fileobj=file) as packed:
+    with errors.disk_errors(), _gzip_errors(), gzip.GzipFile(fileobj=file) as packed:
         while chunk := packed.read(CHUNK_BYTES):
             size += len(chunk)
             if size > max_bytes:
