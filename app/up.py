@@ -141,24 +141,32 @@ def _wait_for_port(port: int, seconds: float) -> None:
 def _start_services(running: contextlib.ExitStack, port: int, data: Path) -> tuple[list[Service], Instance]:
     """What the environment does not name is started here."""
     services: list[Service] = []
+    postgres, valkey = embedded.Postgres(data / "postgres"), embedded.Valkey(data / "valkey")
     instance = Instance(
         url=f"http://{HOST}:{port}",
-        database_url=os.environ.get("HEADWORKS_DATABASE_URL", ""),
-        broker_url=os.environ.get("HEADWORKS_BROKER_URL", ""),
+        database_url=_foreign("HEADWORKS_DATABASE_URL", postgres),
+        broker_url=_foreign("HEADWORKS_BROKER_URL", valkey),
         data_dir=data,
         api_key=os.environ.get("HEADWORKS_API_KEY") or _local_key(data),
     )
     if not instance.database_url:
-        postgres = running.enter_context(embedded.Postgres(data / "postgres"))
-        services.append(postgres)
+        services.append(running.enter_context(postgres))
         instance = replace(instance, database_url=postgres.dsn)
     if not instance.broker_url:
-        valkey = running.enter_context(embedded.Valkey(data / "valkey"))
-        services.append(valkey)
+        services.append(running.enter_context(valkey))
         instance = replace(instance, broker_url=valkey.url)
     for service in services:
         _say(f"{service.title} listens on {HOST}:{service.port}")
     return services, instance
+
+
+def _foreign(variable: str, own: Service) -> str:
+    """The address that the environment names, unless it is our own server's of an earlier start.
+
+    A shell that has asked `headworks env` still knows that one.
+    """
+    url = os.environ.get(variable, "")
+    return "" if own.is_named_by(url) else url
 
 
 def _local_key(data: Path) -> str:

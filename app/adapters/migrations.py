@@ -22,14 +22,19 @@ class NotMigrated(errors.Fatal):
     code = "not_migrated"
 
 
+class DatabaseUnreachable(errors.Fatal):
+    """The database does not answer."""
+
+    code = "database_unreachable"
+
+
 def migrate(url: str) -> str:
     """The database has the schema of this release; returns its revision.
 
     Safe when several processes call it at once. Waits at most 4 s for a lock and 60 s for one
     statement, so that a migration never queues in front of a busy fleet.
     """
-    engine = sqlalchemy.create_engine(_driver_url(url), poolclass=sqlalchemy.NullPool)
-    with engine.connect() as connection:
+    with _connect(url) as connection:
         connection.exec_driver_sql("select pg_advisory_lock(%s)", (LOCK,))
         connection.exec_driver_sql("set lock_timeout = '4s'")
         connection.exec_driver_sql("set statement_timeout = '60s'")
@@ -55,9 +60,8 @@ def newest() -> str:
 
 def check(url: str) -> None:
     """Returns when the database is migrated to this release; else NotMigrated says what to do."""
-    engine = sqlalchemy.create_engine(_driver_url(url), poolclass=sqlalchemy.NullPool)
     try:
-        with engine.connect() as connection:
+        with _connect(url) as connection:
             found = connection.exec_driver_sql("select version_num from alembic_version").scalar()
     except sqlalchemy.exc.ProgrammingError:
         found = None
@@ -66,6 +70,17 @@ def check(url: str) -> None:
             f"The database is at revision {found or 'none'}, this release needs {newest()}:"
             " run `headworks migrate`."
         )
+
+
+def _connect(url: str) -> sqlalchemy.Connection:
+    where = _driver_url(url)
+    try:
+        return sqlalchemy.create_engine(where, poolclass=sqlalchemy.NullPool).connect()
+    except sqlalchemy.exc.OperationalError as error:
+        raise DatabaseUnreachable(
+            f"The database at {where.host}:{where.port or 5432} does not answer, or not to this user:"
+            " check HEADWORKS_DATABASE_URL."
+        ) from error
 
 
 def _driver_url(url: str) -> sqlalchemy.URL:

@@ -31,10 +31,11 @@ class Instance:
         self.folder, self.port = folder, port
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *options: str) -> None:
+    def start(self, *options: str, **environment: str) -> None:
         """It serves."""
         argv = [sys.executable, "-m", "app.cli", "up", "--port", str(self.port), "--data", str(self.folder)]
         env = {name: value for name, value in os.environ.items() if not name.startswith("HEADWORKS_")}
+        env |= environment
         out, err = self.folder.parent / "up.out", self.folder.parent / "up.err"
         said_before = len(self.said())
         with out.open("ab") as stdout, err.open("ab") as stderr:
@@ -63,8 +64,12 @@ class Instance:
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(30)
 
+    def environment(self) -> dict[str, str]:
+        """What a shell knows that has asked for it."""
+        return dict(line.split("=", 1) for line in self.cli("env").stdout.splitlines())
+
     def api(self) -> Api:
-        env = dict(line.split("=", 1) for line in self.cli("env").stdout.splitlines())
+        env = self.environment()
         return Api(env["HEADWORKS_URL"], env["HEADWORKS_API_KEY"])
 
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -136,8 +141,10 @@ def test_an_instance_that_is_killed_and_started_again_loses_nothing(instance: In
     workspace = str(uuid.uuid4())
     content = report(5, rows=BIG_ROWS)
     sent = [instance.api().upload(content, workspace_id=workspace, platform="meta") for _ in range(2)]
+    known_before = instance.environment()
     instance.kill()
-    instance.start("--no-samples")
+    # By hand, from a shell that still knows the servers that were killed.
+    instance.start("--no-samples", **known_before)
     api = instance.api()
     for answer in sent:
         upload = api.finished(answer["upload_id"], seconds=120)

@@ -110,6 +110,15 @@ def test_an_unmigrated_database_is_refused_with_the_way_out(empty_database: Call
     assert "headworks migrate" in refusal.value.sentence
 
 
+@pytest.mark.parametrize("ask", [migrations.check, migrations.migrate])
+def test_a_database_that_is_not_there_is_named_without_its_password(ask: Callable[[str], object]) -> None:
+    with pytest.raises(migrations.DatabaseUnreachable) as refusal:
+        ask("postgresql://headworks:secret@127.0.0.1:1/headworks")
+    assert "127.0.0.1:1 " in refusal.value.sentence
+    assert "HEADWORKS_DATABASE_URL" in refusal.value.sentence
+    assert "secret" not in refusal.value.sentence
+
+
 def test_a_database_of_another_release_is_refused_with_both_revisions(
     database_url: str, servers: Servers
 ) -> None:

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
+from urllib.parse import urlsplit
 
 from app.adapters.embedded import leash, machine
 
@@ -241,6 +242,11 @@ class Server:
 
     def _log_tail(self) -> str:
         return machine.tail(self.folder / "server.log")
+
+    def is_named_by(self, url: str) -> bool:
+        """Whether the address is this server's, now or at an earlier start: it holds its password."""
+        path = self.folder / "password"
+        return path.exists() and urlsplit(url).password == path.read_text(encoding="ascii").strip()
 
     def _password(self) -> str:
         path = self.folder / "password"
