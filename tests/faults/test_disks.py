@@ -185,16 +185,26 @@ def test_a_request_that_cannot_be_spooled_for_want_of_room_is_answered_with_try_
     assert disk.files() == []
 
 
+@pytest.mark.parametrize(
+    ("rows", "content"),
+    [(20_000, LARGE), (2_000, report(1, rows=2_000).ljust((512 << 10) + 100, b"\n"))],
+    ids=["by far", "by its last bytes"],
+)
 def test_a_packed_report_that_cannot_be_unpacked_for_want_of_room_waits_for_it(
-    services: Services, disk: Disk, owner_sql: OwnerSql, monkeypatch: pytest.MonkeyPatch
+    rows: int,
+    content: bytes,
+    services: Services,
+    disk: Disk,
+    owner_sql: OwnerSql,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    upload_id = hand_in(services, gzip.compress(LARGE))
+    upload_id = hand_in(services, gzip.compress(content))
     monkeypatch.setattr(tempfile, "tempdir", str(disk.path))
     work_off(services)
     assert_waits(owner_sql, upload_id, "processing")
     disk.resize(8_192)
     go_on(services, owner_sql)
-    assert_whole(services, owner_sql, upload_id, 20_000)
+    assert_whole(services, owner_sql, upload_id, rows)
 
 
 # -- the disk of the database

@@ -107,7 +107,8 @@ def unpacked(file: BinaryIO, *, max_bytes: int) -> Iterator[BinaryIO]:
     if not is_gzip(sample):
         yield file
         return
-    with tempfile.TemporaryFile() as target:
+    # Around all of it: the last bytes may find no room as late as when the file is rewound.
+    with errors.disk_errors(), tempfile.TemporaryFile() as target:
         _unpack(file, cast(BinaryIO, target), max_bytes)
         target.seek(0)
         yield cast(BinaryIO, target)
@@ -115,7 +116,7 @@ def unpacked(file: BinaryIO, *, max_bytes: int) -> Iterator[BinaryIO]:
 
 def _unpack(file: BinaryIO, target: BinaryIO, max_bytes: int) -> None:
     size = 0
-    with errors.disk_errors(), _gzip_errors(), gzip.GzipFile(fileobj=file) as packed:
+    with _gzip_errors(), gzip.GzipFile(fileobj=file) as packed:
         while chunk := packed.read(CHUNK_BYTES):
             size += len(chunk)
             if size > max_bytes:
