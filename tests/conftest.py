@@ -22,6 +22,18 @@ from app.uploads.services import Services
 CORPUS = Path(__file__).parent / "corpus" / "ads"
 
 
+def run_statement(dsn: str, statement: str) -> list[Any]:
+    """What one statement returns, in a connection of its own that commits at once."""
+    connection = psycopg2.connect(dsn, connect_timeout=5)
+    try:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+    finally:
+        connection.close()
+
+
 @dataclass(frozen=True)
 class Servers:
     """The PostgreSQL and Valkey of this test run."""
@@ -31,14 +43,7 @@ class Servers:
 
     def sql(self, statement: str, *, dsn: str | None = None) -> list[Any]:
         """Run one statement as the owner of everything."""
-        connection = psycopg2.connect(dsn or self.postgres.dsn)
-        try:
-            connection.autocommit = True
-            with connection.cursor() as cursor:
-                cursor.execute(statement)
-                return cursor.fetchall() if cursor.description else []
-        finally:
-            connection.close()
+        return run_statement(dsn or self.postgres.dsn, statement)
 
     def dsn_of(self, name: str) -> str:
         return f"{self.postgres.dsn.rsplit('/', 1)[0]}/{name}"

@@ -20,7 +20,7 @@ def test_the_broker_is_killed_and_comes_back(world: World) -> None:
     world.hand_in(4, rows=8_000)
     world.wait_for_status("processing")
     world.valkey.kill()
-    time.sleep(1)
+    time.sleep(1)  # long enough for every worker to notice
     world.valkey.start()
     world.settle()
     world.check()
@@ -84,7 +84,12 @@ def test_a_hint_is_delivered_twice_and_late(world: World) -> None:
     for _ in range(5):
         send("uploads.parse")
         send("uploads.promote")
-    time.sleep(1)
+    # An idle worker takes a hint at once: none is left, and what they led to is there.
+    world.wait_for(
+        lambda: not any(_client(world).llen(queue) for queue in ("parse", "promote")),
+        "the late hints were not taken",
+    )
+    time.sleep(1)  # the last one taken is worked off
     world.check()
 
 

@@ -79,7 +79,7 @@ def test_two_beats_do_the_work_of_one(world: World) -> None:
             lambda: world.sql("SELECT count(*) FROM audit WHERE action = 'event_received'") == [(4,)],
             "not every event arrived",
         )
-        time.sleep(1)
+        time.sleep(1)  # time for one event too many
         assert world.sql("SELECT count(*) FROM audit WHERE action = 'event_received'") == [(4,)]
         world.check()
     finally:

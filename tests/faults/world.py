@@ -25,7 +25,7 @@ from app.kernel.clock import SystemClock
 from app.uploads import intake
 from app.uploads.services import Services
 from app.uploads.states import ACTIVE, MAX_ACTIVE_PER_WORKSPACE, UPLOAD
-from tests.conftest import RecordedHints, work_off
+from tests.conftest import RecordedHints, run_statement, work_off
 from tests.faults.nodes import ROOT, WorkerContainer
 
 LEASE_SECONDS = 2.0
@@ -139,14 +139,7 @@ class World:
 
     def sql(self, statement: str) -> list[Any]:
         """One statement as the owner of everything."""
-        connection = psycopg2.connect(self.postgres.dsn, connect_timeout=5)
-        try:
-            connection.autocommit = True
-            with connection.cursor() as cursor:
-                cursor.execute(statement)
-                return cursor.fetchall() if cursor.description else []
-        finally:
-            connection.close()
+        return run_statement(self.postgres.dsn, statement)
 
     def wait_for(self, condition: Callable[[], Any], what: str, *, seconds: float = DEADLINE_SECONDS) -> Any:
         """What the condition returns once it is true; it may fail while servers are away."""
