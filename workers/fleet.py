@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from dataclasses import replace
 from typing import Any
 
 from celery.signals import (
@@ -68,7 +69,9 @@ def _hand_back(_signum: int, _frame: object) -> None:
 @worker_ready.connect
 def _begin_sweeping(sender: Any, **_: Any) -> None:
     logs.configure("worker")
-    sweeper = services.connect(settings, name="headworks sweep")
+    # What takes longer than a lease comes too late to keep one.
+    hasty = replace(settings, statement_timeout_seconds=settings.lease_seconds)
+    sweeper = services.connect(hasty, name="headworks sweep")
     queues = list(app.amqp.queues.consume_from)
     dog = watchdog.Watchdog(
         waiting=lambda: _messages_in(queues),

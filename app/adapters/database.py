@@ -17,6 +17,7 @@ import psycopg2.extras
 import sqlalchemy
 import sqlalchemy.exc
 
+from app.adapters import patience
 from app.kernel import errors
 
 psycopg2.extras.register_uuid()
@@ -89,7 +90,8 @@ class Database:
     ) -> None:
         """One statement may take `timeout_seconds`, a pause between two of a transaction `idle_seconds`.
 
-        Whoever takes longer is cut off, so that a frozen process holds nobody up for long.
+        Whoever takes longer is cut off, so that a frozen process holds nobody up for long; and a
+        server that does not even do that is given up a few seconds later.
         """
         self._timeout_seconds = timeout_seconds
         self._idle_seconds = idle_seconds
@@ -107,7 +109,8 @@ class Database:
                 "keepalives_interval": 5,
                 "keepalives_count": 3,
                 "tcp_user_timeout": 20_000,
-                "cursor_factory": psycopg2.extras.NamedTupleCursor,
+                "connection_factory": patience.Connection,
+                "cursor_factory": patience.Cursor,
             },
         )
 
@@ -123,8 +126,10 @@ class Database:
         """
         with _translated():
             pooled = self._connect()
-        connection: Connection = pooled.dbapi_connection
+        connection: Any = pooled.dbapi_connection
+        seconds = timeout_seconds or self._timeout_seconds
         try:
+            connection.answer_seconds = seconds + patience.GRACE_SECONDS
             with _translated():
                 with connection.cursor() as cursor:
                     cursor.execute(
@@ -135,7 +140,7 @@ class Database:
                         (
                             f"headworks_{role}",
                             str(workspace_id or ""),
-                            _milliseconds(timeout_seconds or self._timeout_seconds),
+                            _milliseconds(seconds),
                             _milliseconds(self._idle_seconds),
                         ),
                     )
@@ -146,6 +151,7 @@ class Database:
                 pooled.invalidate()
             raise
         finally:
+            connection.answer_seconds = patience.IDLE_SECONDS
             pooled.close()  # back to the pool, which rolls back what is left open
 
     def _connect(self) -> sqlalchemy.PoolProxiedConnection:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import alembic.command
 import alembic.config
 import alembic.script
 import sqlalchemy
 
+from app.adapters import patience
 from app.kernel import errors
 
 LOCK = 4_840_317
 """Key of the advisory lock under which one process migrates while others wait."""
+
+MIGRATE_SECONDS = 600.0
+"""As long may one step take, with the wait for another process's migration."""
 
 
 class NotMigrated(errors.Fatal):
@@ -35,6 +40,8 @@ def migrate(url: str) -> str:
     statement, so that a migration never queues in front of a busy fleet.
     """
     with _connect(url) as connection:
+        driver: Any = connection.connection.dbapi_connection
+        driver.answer_seconds = MIGRATE_SECONDS
         connection.exec_driver_sql("select pg_advisory_lock(%s)", (LOCK,))
         connection.exec_driver_sql("set lock_timeout = '4s'")
         connection.exec_driver_sql("set statement_timeout = '60s'")
@@ -75,7 +82,15 @@ def check(url: str) -> None:
 def _connect(url: str) -> sqlalchemy.Connection:
     where = _driver_url(url)
     try:
-        return sqlalchemy.create_engine(where, poolclass=sqlalchemy.NullPool).connect()
+        return sqlalchemy.create_engine(
+            where,
+            poolclass=sqlalchemy.NullPool,
+            connect_args={
+                "connect_timeout": 5,
+                "connection_factory": patience.Connection,
+                "cursor_factory": patience.Cursor,
+            },
+        ).connect()
     except sqlalchemy.exc.OperationalError as error:
         raise DatabaseUnreachable(
             f"The database at {where.host}:{where.port or 5432} does not answer, or not to this user:"

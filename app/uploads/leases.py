@@ -56,7 +56,7 @@ class Lease:
         """Extend the lease until the work is done or the lease is lost."""
         while not self._done.wait(lease_seconds / BEATS_PER_LEASE):
             try:
-                with db.transaction("dispatch") as conn:
+                with db.transaction("dispatch", timeout_seconds=lease_seconds) as conn:
                     store.extend_lease(conn, self._claim, lease_seconds=lease_seconds)
             except errors.Conflict:
                 self._lost.set()
