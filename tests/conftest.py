@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -124,6 +124,15 @@ def work_off(services: Services) -> None:
         services, "promote", promote.promote_upload
     ):
         pass
+
+
+def put_off(services: Services, ids: Sequence[uuid.UUID], *, until: str = "infinity") -> None:
+    """Uploads that nobody holds are tried again at this time, and have no slot before."""
+    with services.db.transaction("dispatch") as conn, conn.cursor() as cursor:
+        cursor.execute(
+            "UPDATE data_uploads SET next_attempt_at = %s, slot = NULL, deferrals = 1 WHERE id = ANY(%s)",
+            (until, list(ids)),
+        )
 
 
 def with_clock(services: Services, clock: SystemClock) -> Services:

@@ -17,7 +17,7 @@ class Final(Enum):
     FAIL_UPLOAD = "fail the upload"
     FAIL_BATCH = "split the batch until the row that fails stands alone"
     SKIP_ROW = "skip the row"
-    SET_NULL = "leave the reference empty and warn"
+    SET_NULL = "leave the reference empty and warn; a row that it identifies is skipped"
 
 
 class Wait(Enum):

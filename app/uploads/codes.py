@@ -90,6 +90,7 @@ WARNINGS = {
         "Rows of the same names and day were added up, since the file has no ids to tell them apart."
     ),
     "future_date": "Some rows are about days that have not come yet.",
+    "reference_missing": "Some ads stand without their ad set, which was deleted while they were promoted.",
 }
 
 

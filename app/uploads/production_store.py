@@ -176,6 +176,19 @@ def save_resolutions(
     )
 
 
+def forget_missing(conn: Connection, claim: Claim) -> int:
+    """Resolved entities that production has no more are resolved no longer; how many those were.
+
+    When the upload is tried again, they are made anew.
+    """
+    return int(_sql.forget_missing(conn, **claim.staging))
+
+
+def add_warning(conn: Connection, claim: Claim, code: str) -> None:
+    """The upload's report has this warning."""
+    _sql.add_warning(conn, **claim.fence, code=code)
+
+
 def next_daily_rows(conn: Connection, claim: Claim, *, after_row: int, limit: int) -> int | None:
     """Index of the last row of the next batch, or None when no row is left."""
     row = _sql.next_daily_rows(

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from app.adapters import database, logs, metrics, retries
 from app.adapters.database import Connection
 from app.kernel import errors, retry
-from app.uploads import events, production_store, store
+from app.uploads import events, production_store, store, work
 from app.uploads.leases import Lease
 from app.uploads.production_store import ENTITY_TABLES
 from app.uploads.resolve import Incoming, resolve
 from app.uploads.services import Services
 from app.uploads.states import PROMOTION_BATCH_ROWS
 from app.uploads.store import Claim
-from app.uploads.work import TASKS
 
 log = logs.get(__name__)
 
@@ -34,7 +33,7 @@ def promote_upload(services: Services, claim: Claim, lease: Lease) -> None:
             after_row = _promote_batch(services, claim, entity_type, after_row)
     retries.call(lambda: _finish(services, claim), services.clock)
     services.dispatch.send("uploads.relay")
-    services.dispatch.send(TASKS["parse"])  # a slot of the workspace is free
+    work.wake_others(services)
 
 
 def _promote_batch(services: Services, claim: Claim, entity_type: str, after_row: int) -> int | None:
@@ -102,6 +101,7 @@ def _write_entities(conn: Connection, claim: Claim, entity_type: str, incoming: 
             middle = len(incoming) // 2
             left = _write_entities(conn, claim, entity_type, incoming[:middle])
             return left + _write_entities(conn, claim, entity_type, incoming[middle:])
+        production_store.forget_missing(conn, claim)
         row = incoming[0].row_index
         log.warning("entity_failed", upload_id=str(claim.upload_id), row=row, code=error.code)
         production_store.save_resolutions(conn, claim, entity_type, {row: None}, codes={row: error.code})
@@ -188,6 +188,8 @@ def _write_days(conn: Connection, claim: Claim, after_row: int, last_row: int) -
             left = _write_days(conn, claim, after_row, middle)
             right = _write_days(conn, claim, middle, last_row)
             return (left[0] + right[0], left[1] + right[1], left[2] + right[2])
+        if isinstance(error, errors.ForeignKeyMissing) and production_store.forget_missing(conn, claim):
+            return _write_day_without(conn, claim, last_row)
         log.warning("row_failed", upload_id=str(claim.upload_id), row=last_row, code=error.code)
         return 0, production_store.fail_daily_row(conn, claim, last_row, error.code), 0
     if claim.only_failed:
@@ -195,6 +197,15 @@ def _write_days(conn: Connection, claim: Claim, after_row: int, last_row: int) -
     if batch.unresolved_rows:
         production_store.explain_unresolved(conn, claim, batch.unresolved_rows)
     return batch.promoted, batch.failed, batch.upserted
+
+
+def _write_day_without(conn: Connection, claim: Claim, row: int) -> tuple[int, int, int]:
+    """The day stands without a reference that is gone, and is warned of, or is refused (D6.6 §6.1)."""
+    counts = _write_days(conn, claim, row - 1, row)
+    promoted, *_ = counts
+    if promoted:
+        production_store.add_warning(conn, claim, "reference_missing")
+    return counts
 
 
 # -- batches that fail

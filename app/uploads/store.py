@@ -19,11 +19,8 @@ from app.uploads.states import MAX_ACTIVE_PER_WORKSPACE, OWNED, UPLOAD
 
 _sql = queries.load("uploads")
 
-STAGES: dict[str, dict[str, Any]] = {
-    # stage       takes from                 resumes in        and moves to
-    "parse": {"waiting": "pending", "resumable": ["processing"], "claimed_status": "processing"},
-    "promote": {"waiting": "staging_complete", "resumable": ["promoting"], "claimed_status": "promoting"},
-}  # fmt: skip
+CLAIMED_STATUS = {"parse": "processing", "promote": "promoting"}
+"""Where a claim for each stage moves an upload, unless it is there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,30 +125,24 @@ def claim_upload(conn: Connection, stage: str, *, owner_id: str, lease_seconds: 
     active uploads are counted in a statement of their own, whose snapshot is younger than the lock.
     Conflict when the work went to somebody else while this transaction waited for that lock.
     """
-    how = STAGES[stage]
-    workspace_id = _sql.lock_next_workspace(
-        conn,
-        waiting=how["waiting"],
-        resumable=how["resumable"],
-        takes_slot=stage == "parse",
-        max_active=MAX_ACTIVE_PER_WORKSPACE,
-    )
+    workspace_id = _sql.lock_next_workspace(conn, stage=stage)
     if workspace_id is None:
         return None
     slot = _sql.free_slot(conn, workspace_id=workspace_id, max_active=MAX_ACTIVE_PER_WORKSPACE)
     row = _sql.claim_upload(
         conn,
         workspace_id=workspace_id,
+        stage=stage,
+        claimed_status=CLAIMED_STATUS[stage],
         slot=slot,
         owner_id=owner_id,
         lease_seconds=lease_seconds,
-        **how,
     )
     if row is None:
         raise errors.Conflict("Another worker was faster in this workspace.")
     claim = Claim.from_row(row)
-    moved = claim.from_status != how["claimed_status"]
-    _audit_claim(conn, claim, "moved" if moved else "resumed", how["claimed_status"])
+    moved = claim.from_status != CLAIMED_STATUS[stage]
+    _audit_claim(conn, claim, "moved" if moved else "resumed", CLAIMED_STATUS[stage])
     return claim
 
 
@@ -175,25 +166,29 @@ def extend_lease(conn: Connection, claim: Claim, *, lease_seconds: float) -> Non
         raise _lost(claim)
 
 
-def release_upload(conn: Connection, claim: Claim, *, why: str, delay_seconds: float = 0.0) -> None:
-    """Nobody owns the upload; it may be claimed again after the delay.
+def release_upload(conn: Connection, claim: Claim, *, why: str) -> None:
+    """Nobody owns the upload, and it may be claimed at once; the attempt does not count against the file."""
+    row = _sql.release_upload(conn, **claim.fence)
+    _audit_handed_back(conn, claim, row, "released", why)
 
-    The attempt does not count against the file; a delay is counted as a deferral.
+
+def defer_upload(conn: Connection, claim: Claim, *, why: str, delay_seconds: float) -> None:
+    """Nobody owns the upload, and it may be claimed again after the delay.
+
+    It gives its place among the active ones of its workspace to another until then.
     """
-    row = _sql.release_upload(
-        conn,
-        **claim.fence,
-        delay_seconds=delay_seconds,
-        forgiven=1,
-        deferred=int(delay_seconds > 0),
-    )
+    row = _sql.defer_upload(conn, **claim.fence, delay_seconds=delay_seconds)
+    _audit_handed_back(conn, claim, row, "deferred", why)
+
+
+def _audit_handed_back(conn: Connection, claim: Claim, row: Any, action: str, why: str) -> None:
     if row is None:
         raise _lost(claim)
     add_audit(
         conn,
         claim.workspace_id,
         claim.upload_id,
-        action="released",
+        action=action,
         from_status=row.status,
         to_status=row.status,
         owner_id=claim.owner_id,
@@ -226,8 +221,8 @@ def abandoned_intakes(conn: Connection, *, after_seconds: float) -> list[Any]:
 
 
 def stages_with_work(conn: Connection) -> list[str]:
-    """The stages for which some upload waits and is owned by nobody."""
-    return [row.stage for row in _sql.stages_with_work(conn, max_active=MAX_ACTIVE_PER_WORKSPACE)]
+    """The stages that could claim an upload now."""
+    return [row.stage for row in _sql.stages_with_work(conn)]
 
 
 def owners(conn: Connection) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.adapters import logs, metrics, retries
+from app.adapters.database import Connection
 from app.kernel import errors, retry
 from app.uploads import leases, store
 from app.uploads.codes import FILE_CODES
@@ -78,8 +79,13 @@ def _settle(services: Services, claim: Claim, error: errors.HeadworksError) -> N
     released = policy.wait is retry.Wait.RELEASED
     wait_seconds = retry.delay(policy, claim.deferrals + 1) if released else None
     if wait_seconds is not None:
-        _release(services, claim, why=error.code, delay_seconds=wait_seconds)
-        return
+        _defer(services, claim, why=error.code, delay_seconds=wait_seconds)
+    else:
+        _give_up(services, claim, error)
+    wake_others(services)
+
+
+def _give_up(services: Services, claim: Claim, error: errors.HeadworksError) -> None:
     log.warning("upload_failed", upload_id=str(claim.upload_id), code=error.code)
     try:
         retries.call(lambda: _fail(services, claim, error), services.clock)
@@ -88,7 +94,6 @@ def _settle(services: Services, claim: Claim, error: errors.HeadworksError) -> N
     except errors.Transient:
         # The database itself is away: the lease runs out, and the sweep finds the upload.
         log.warning("failure_not_recorded", upload_id=str(claim.upload_id), code=error.code)
-    services.dispatch.send(TASKS["parse"])  # a slot of the workspace is free
 
 
 def _fail(services: Services, claim: Claim, error: errors.HeadworksError) -> None:
@@ -105,10 +110,30 @@ def _fail(services: Services, claim: Claim, error: errors.HeadworksError) -> Non
     metrics.uploads_finished.labels("failed").inc()
 
 
-def _release(services: Services, claim: Claim, *, why: str, delay_seconds: float = 0.0) -> None:
+def _defer(services: Services, claim: Claim, *, why: str, delay_seconds: float) -> None:
+    log.info("upload_deferred", upload_id=str(claim.upload_id), reason=why, seconds=delay_seconds)
+    _hand_back(
+        services,
+        claim,
+        lambda conn: store.defer_upload(conn, claim, why=why, delay_seconds=delay_seconds),
+    )
+
+
+def _release(services: Services, claim: Claim, *, why: str) -> None:
     log.info("upload_released", upload_id=str(claim.upload_id), reason=why)
+    _hand_back(services, claim, lambda conn: store.release_upload(conn, claim, why=why))
+
+
+def _hand_back(services: Services, claim: Claim, give: Callable[[Connection], None]) -> None:
     try:
         with services.db.transaction("dispatch") as conn:
-            store.release_upload(conn, claim, why=why, delay_seconds=delay_seconds)
+            give(conn)
     except (errors.Conflict, errors.Transient) as error:
+        # The lease runs out instead, and the sweep finds the upload.
         log.warning("release_failed", upload_id=str(claim.upload_id), code=error.code)
+
+
+def wake_others(services: Services) -> None:
+    """Uploads that waited for this one's place in its workspace, or for its turn, are taken up."""
+    for task in TASKS.values():
+        services.dispatch.send(task)

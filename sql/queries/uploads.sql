@@ -35,41 +35,29 @@ WHERE u.id = :upload_id AND (u.status = 'pending' AND u.file_url IS NULL OR u.fi
 -- name: lock_next_workspace$
 -- The workspace that waits longest for this stage, locked until the end of the transaction.
 SELECT w.id FROM workspaces w
-WHERE EXISTS (
-    SELECT FROM data_uploads u
-    WHERE u.workspace_id = w.id AND u.next_attempt_at <= clock_timestamp() AND u.owner_id IS NULL
-      AND (u.status = ANY(:resumable)
-           OR u.status = :waiting AND u.file_url IS NOT NULL
-              AND (NOT :takes_slot OR (
-                  SELECT count(*) FROM data_uploads a
-                  WHERE a.workspace_id = w.id
-                    AND a.status IN ('processing', 'staging_complete', 'promoting')) < :max_active)))
+WHERE EXISTS (SELECT FROM waiting_uploads u WHERE u.workspace_id = w.id AND u.stage = :stage)
 ORDER BY w.last_claimed_at NULLS FIRST, w.id
 LIMIT 1
 FOR NO KEY UPDATE OF w;
 
 -- name: free_slot$
--- The lowest slot that no active upload of the workspace has, or NULL. Under the workspace's lock,
--- and in a statement of its own: its snapshot must be younger than the lock.
+-- The lowest slot that no upload of the workspace has, or NULL. Under the workspace's lock, and in a
+-- statement of its own: its snapshot must be younger than the lock.
 SELECT min(s) FROM generate_series(0, :max_active - 1) s
-WHERE NOT EXISTS (
-    SELECT FROM data_uploads a
-    WHERE a.workspace_id = :workspace_id AND a.slot = s
-      AND a.status IN ('processing', 'staging_complete', 'promoting'));
+WHERE NOT EXISTS (SELECT FROM data_uploads a WHERE a.workspace_id = :workspace_id AND a.slot = s);
 
 -- name: claim_upload^
 -- The oldest upload of the workspace that this stage can take, under a new lease and a new epoch.
 -- One whose owner was lost comes first and keeps its slot.
 WITH candidate AS (
-    SELECT u.id, u.status FROM data_uploads u
-    WHERE u.workspace_id = :workspace_id AND u.next_attempt_at <= clock_timestamp()
-      AND u.owner_id IS NULL
-      AND (u.status = ANY(:resumable)
-           OR u.status = :waiting AND u.file_url IS NOT NULL
-              AND (u.slot IS NOT NULL OR :slot IS NOT NULL))
-    ORDER BY u.status = ANY(:resumable) DESC, u.created_at
-    LIMIT 1
-    FOR UPDATE SKIP LOCKED
+    SELECT u.id, u.status FROM (
+        SELECT w.id, w.status FROM waiting_uploads w
+        WHERE w.workspace_id = :workspace_id AND w.stage = :stage
+          AND (w.slot IS NOT NULL OR CAST(:slot AS smallint) IS NOT NULL)
+        ORDER BY w.resumes DESC, w.created_at
+        LIMIT 1) w
+    JOIN data_uploads u ON u.id = w.id AND u.status = w.status AND u.owner_id IS NULL
+    FOR UPDATE OF u SKIP LOCKED
 ), claimed AS (
     UPDATE workspaces SET last_claimed_at = clock_timestamp()
     WHERE id = :workspace_id AND EXISTS (SELECT FROM candidate)
@@ -93,10 +81,18 @@ UPDATE data_uploads SET lease_expires_at = clock_timestamp() + make_interval(sec
 WHERE id = :upload_id AND claim_epoch = :claim_epoch AND owner_id IS NOT NULL;
 
 -- name: release_upload^
--- The upload is handed back, to be claimed again no earlier than in so many seconds.
+-- The upload is handed back, to be claimed again at once; the attempt does not count.
 UPDATE data_uploads
-SET owner_id = NULL, lease_expires_at = NULL, claim_epoch = claim_epoch + 1,
-    attempts = attempts - :forgiven, deferrals = deferrals + :deferred, updated_at = clock_timestamp(),
+SET owner_id = NULL, lease_expires_at = NULL, claim_epoch = claim_epoch + 1, attempts = attempts - 1,
+    updated_at = clock_timestamp()
+WHERE id = :upload_id AND claim_epoch = :claim_epoch AND owner_id IS NOT NULL
+RETURNING status;
+
+-- name: defer_upload^
+-- The upload is put off: it may be claimed again after the delay, and keeps no slot until then.
+UPDATE data_uploads
+SET owner_id = NULL, lease_expires_at = NULL, claim_epoch = claim_epoch + 1, attempts = attempts - 1,
+    deferrals = deferrals + 1, slot = NULL, updated_at = clock_timestamp(),
     next_attempt_at = clock_timestamp() + make_interval(secs => :delay_seconds)
 WHERE id = :upload_id AND claim_epoch = :claim_epoch AND owner_id IS NOT NULL
 RETURNING status;
@@ -129,15 +125,8 @@ LIMIT 100;
 SELECT owner_id FROM data_uploads WHERE status IN ('processing', 'promoting') AND owner_id IS NOT NULL;
 
 -- name: stages_with_work
--- For each stage, whether some upload waits to be claimed by it now.
-SELECT DISTINCT CASE WHEN u.status IN ('pending', 'processing') THEN 'parse' ELSE 'promote' END AS stage
-FROM data_uploads u
-WHERE u.status IN ('pending', 'processing', 'staging_complete', 'promoting')
-  AND u.owner_id IS NULL AND u.file_url IS NOT NULL AND u.next_attempt_at <= clock_timestamp()
-  AND (u.status <> 'pending' OR (
-      SELECT count(*) FROM data_uploads a
-      WHERE a.workspace_id = u.workspace_id
-        AND a.status IN ('processing', 'staging_complete', 'promoting')) < :max_active);
+-- The stages that could claim an upload now.
+SELECT DISTINCT stage FROM waiting_uploads;
 
 -- Moves ----------------------------------------------------------------------------------------
 
@@ -326,6 +315,13 @@ SET promoting_type = :entity_type, promoting_row = :last_row,
     updated_at = clock_timestamp()
 WHERE id = :upload_id AND status = 'promoting' AND claim_epoch = :claim_epoch;
 
+-- name: add_warning!
+-- The report tells of it, once.
+UPDATE data_uploads
+SET report = report || jsonb_build_object(
+    'warnings', coalesce(report -> 'warnings', '[]') || jsonb_build_array(CAST(:code AS text)))
+WHERE id = :upload_id AND claim_epoch = :claim_epoch AND NOT coalesce(report -> 'warnings', '[]') ? :code;
+
 -- name: promotion_progress^
 -- What is committed to production; no row when the upload is another owner's.
 SELECT promoting_type, promoting_row FROM data_uploads
@@ -381,6 +377,15 @@ FROM unnest(CAST(:row_indexes AS integer[]), CAST(:resolved_ids AS bigint[]), CA
     m (row_index, resolved_id, error_code)
 WHERE r.staged_on = :staged_on AND r.upload_id = :upload_id AND r.entity_type = :entity_type
   AND r.row_index = m.row_index;
+
+-- name: forget_missing!
+-- What this upload resolved and production has no more is resolved no longer.
+UPDATE staging_id_resolution r SET resolved_id = NULL, error_code = 'foreign_key_missing'
+WHERE r.staged_on = :staged_on AND r.upload_id = :upload_id AND r.resolved_id IS NOT NULL
+  AND NOT CASE r.entity_type
+      WHEN 'campaign' THEN EXISTS (SELECT FROM campaigns t WHERE t.id = r.resolved_id)
+      WHEN 'ad_set' THEN EXISTS (SELECT FROM ad_sets t WHERE t.id = r.resolved_id)
+      WHEN 'ad' THEN EXISTS (SELECT FROM ads t WHERE t.id = r.resolved_id) END;
 
 -- name: find_campaigns
 -- Campaigns under one of these external ids or names.
@@ -501,10 +506,12 @@ SET name = CASE WHEN n.name IS NOT NULL AND (t.name_as_of IS NULL OR t.name_as_o
                         ELSE t.status_as_of END,
     campaign_id = CASE WHEN n.campaign_id IS NOT NULL AND (t.parent_as_of IS NULL OR t.parent_as_of <= :as_of)
                        THEN n.campaign_id ELSE t.campaign_id END,
-    ad_set_id = CASE WHEN n.campaign_id IS NOT NULL AND (t.parent_as_of IS NULL OR t.parent_as_of <= :as_of)
-                     THEN coalesce(n.ad_set_id, t.ad_set_id) ELSE t.ad_set_id END,
     parent_as_of = CASE WHEN n.campaign_id IS NOT NULL THEN greatest(t.parent_as_of, :as_of)
                         ELSE t.parent_as_of END,
+    ad_set_id = CASE WHEN n.ad_set_id IS NOT NULL AND (t.ad_set_as_of IS NULL OR t.ad_set_as_of <= :as_of)
+                     THEN n.ad_set_id ELSE t.ad_set_id END,
+    ad_set_as_of = CASE WHEN n.ad_set_id IS NOT NULL THEN greatest(t.ad_set_as_of, :as_of)
+                        ELSE t.ad_set_as_of END,
     upload_id = CASE WHEN t.as_of <= :as_of THEN :upload_id ELSE t.upload_id END,
     as_of = greatest(t.as_of, :as_of), updated_at = now()
 FROM unnest(CAST(:ids AS bigint[]), CAST(:names AS text[]), CAST(:statuses AS text[]),
@@ -529,8 +536,10 @@ SELECT max(row_index) AS last_row, count(*) AS rows FROM (
 WITH batch AS MATERIALIZED (
     SELECT s.row_index, s.raw_data AS d, 1 + coalesce((s.raw_data ->> 'carries')::integer, 0) AS rows,
            c.resolved_id AS campaign_id, a.resolved_id AS ad_set_id, x.resolved_id AS ad_id,
-           c.resolved_id IS NULL OR a.resolved_id IS NULL AND s.raw_data ->> 'ad_set' IS NOT NULL
-               OR x.resolved_id IS NULL AND s.raw_data ->> 'ad' IS NOT NULL AS unresolved
+           -- An ad's day can do without its ad set; without what it is a day of, it is another's.
+           c.resolved_id IS NULL OR x.resolved_id IS NULL AND s.raw_data ->> 'ad' IS NOT NULL
+               OR a.resolved_id IS NULL AND x.resolved_id IS NULL AND s.raw_data ->> 'ad_set' IS NOT NULL
+               AS unresolved
     FROM staging_rows s
     LEFT JOIN staging_id_resolution c ON c.staged_on = s.staged_on AND c.upload_id = s.upload_id
         AND c.entity_type = 'campaign' AND c.row_index = (s.raw_data ->> 'campaign')::integer
@@ -556,8 +565,10 @@ WITH batch AS MATERIALIZED (
     WHERE NOT unresolved
     -- One order for everybody: two promotions never wait for each other in a circle.
     ORDER BY campaign_id, (d ->> 'date')::date, ad_id, ad_set_id
-    ON CONFLICT (workspace_id, campaign_id, metric_date, ad_id, ad_set_id, platform, client_id)
+    ON CONFLICT (workspace_id, campaign_id, metric_date, ad_id, (CASE WHEN ad_id IS NULL THEN ad_set_id END),
+                 platform, client_id)
     DO UPDATE SET
+        ad_set_id = newest(t.ad_set_id, coalesce(t.metric_as_of[8], t.as_of), excluded.ad_set_id, excluded.as_of)::bigint,
         spend = newest(t.spend, coalesce(t.metric_as_of[1], t.as_of), excluded.spend, excluded.as_of),
         impressions = newest(t.impressions, coalesce(t.metric_as_of[2], t.as_of), excluded.impressions, excluded.as_of),
         clicks = newest(t.clicks, coalesce(t.metric_as_of[3], t.as_of), excluded.clicks, excluded.as_of),
@@ -579,8 +590,9 @@ WITH batch AS MATERIALIZED (
             newest_at(t.link_clicks, coalesce(t.metric_as_of[4], t.as_of), excluded.link_clicks, excluded.as_of),
             newest_at(t.reach, coalesce(t.metric_as_of[5], t.as_of), excluded.reach, excluded.as_of),
             newest_at(t.conversions, coalesce(t.metric_as_of[6], t.as_of), excluded.conversions, excluded.as_of),
-            newest_at(t.conversion_value, coalesce(t.metric_as_of[7], t.as_of), excluded.conversion_value, excluded.as_of)],
-            array_fill(greatest(t.as_of, excluded.as_of), ARRAY[7])),
+            newest_at(t.conversion_value, coalesce(t.metric_as_of[7], t.as_of), excluded.conversion_value, excluded.as_of),
+            newest_at(t.ad_set_id, coalesce(t.metric_as_of[8], t.as_of), excluded.ad_set_id, excluded.as_of)],
+            array_fill(greatest(t.as_of, excluded.as_of), ARRAY[8])),
         source_rows = CASE WHEN excluded.as_of > t.as_of THEN excluded.source_rows ELSE t.source_rows END,
         upload_id = CASE WHEN excluded.as_of > t.as_of THEN excluded.upload_id ELSE t.upload_id END,
         as_of = greatest(t.as_of, excluded.as_of),

@@ -65,20 +65,25 @@ CREATE TABLE data_uploads (
     updated_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     finished_at      timestamptz,
 
-    CHECK ((status IN ('completed', 'partial', 'failed')) = (finished_at IS NOT NULL)),
-    CHECK ((owner_id IS NULL) = (lease_expires_at IS NULL)),
-    CHECK (owner_id IS NULL OR status IN ('processing', 'promoting')),
-    CHECK ((status IN ('processing', 'staging_complete', 'promoting')) = (slot IS NOT NULL)),
-    CHECK (slot BETWEEN 0 AND 2),
-    CHECK ((status = 'failed') <= (error_code IS NOT NULL)),
-    CHECK (total_rows >= 0 AND valid_rows >= 0 AND promoted_rows >= 0 AND failed_rows >= 0)
+    CONSTRAINT data_uploads_finished CHECK
+        ((status IN ('completed', 'partial', 'failed')) = (finished_at IS NOT NULL)),
+    CONSTRAINT data_uploads_lease CHECK ((owner_id IS NULL) = (lease_expires_at IS NULL)),
+    CONSTRAINT data_uploads_owner CHECK (owner_id IS NULL OR status IN ('processing', 'promoting')),
+    -- An active upload has a slot, unless it is put off: then nobody holds it, and others go on.
+    CONSTRAINT data_uploads_slot CHECK
+        (slot IS NULL OR slot BETWEEN 0 AND 2 AND status IN ('processing', 'staging_complete', 'promoting')),
+    CONSTRAINT data_uploads_no_slot CHECK (slot IS NOT NULL
+        OR status NOT IN ('processing', 'staging_complete', 'promoting')
+        OR owner_id IS NULL AND deferrals > 0),
+    CONSTRAINT data_uploads_error CHECK ((status = 'failed') <= (error_code IS NOT NULL)),
+    CONSTRAINT data_uploads_counts CHECK
+        (total_rows >= 0 AND valid_rows >= 0 AND promoted_rows >= 0 AND failed_rows >= 0)
 );
 
 -- a newer upload wins; also serves list_uploads
 CREATE UNIQUE INDEX data_uploads_order ON data_uploads (workspace_id, created_at);
 -- a workspace's fourth active upload is impossible, whatever code path tries it
-CREATE UNIQUE INDEX data_uploads_slots ON data_uploads (workspace_id, slot)
-    WHERE status IN ('processing', 'staging_complete', 'promoting');
+CREATE UNIQUE INDEX data_uploads_slots ON data_uploads (workspace_id, slot) WHERE slot IS NOT NULL;
 -- serves create_upload: a client's retry finds its first upload
 CREATE UNIQUE INDEX data_uploads_idempotency ON data_uploads (workspace_id, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
@@ -89,6 +94,23 @@ CREATE INDEX data_uploads_open ON data_uploads (status, workspace_id, created_at
     WHERE status IN ('pending', 'processing', 'staging_complete', 'promoting');
 -- serves cleanup: which days' staging may go
 CREATE INDEX data_uploads_staged_on ON data_uploads (staged_on) WHERE staged_on IS NOT NULL;
+
+-- Uploads that a worker may take now, and for which stage. One client's reports of a platform are
+-- promoted in the order in which they were created: names mean what they meant then.
+CREATE VIEW waiting_uploads WITH (security_invoker = true) AS
+SELECT u.id, u.workspace_id, u.status, u.created_at, u.slot,
+       CASE WHEN u.status IN ('pending', 'processing') THEN 'parse' ELSE 'promote' END AS stage,
+       u.status IN ('processing', 'promoting') AS resumes
+FROM data_uploads u
+WHERE u.status IN ('pending', 'processing', 'staging_complete', 'promoting')
+  AND u.owner_id IS NULL AND u.file_url IS NOT NULL AND u.next_attempt_at <= clock_timestamp()
+  AND (u.slot IS NOT NULL OR (
+      SELECT count(*) FROM data_uploads a
+      WHERE a.workspace_id = u.workspace_id AND a.slot IS NOT NULL) < 3)
+  AND (u.status IN ('pending', 'processing') OR NOT EXISTS (
+      SELECT FROM data_uploads o
+      WHERE o.workspace_id = u.workspace_id AND o.slot IS NOT NULL AND o.created_at < u.created_at
+        AND o.platform = u.platform AND o.client_id IS NOT DISTINCT FROM u.client_id));
 
 -- One source row gives one daily_metric row, and one row for each campaign, ad set or ad that it
 -- names for the first time or with changed attributes. Cleanup drops whole days.
@@ -186,6 +208,7 @@ CREATE TABLE ads (
     as_of               timestamptz NOT NULL,
     created_at          timestamptz NOT NULL DEFAULT now(),
     updated_at          timestamptz NOT NULL DEFAULT now(),
+    ad_set_as_of        timestamptz,  -- parent_as_of is that of the campaign
     CONSTRAINT ads_key UNIQUE NULLS NOT DISTINCT (workspace_id, client_id, platform, external_id),
     CHECK ((id_source = 'name') = (external_id LIKE 'name:%'))
 );
@@ -216,14 +239,16 @@ CREATE TABLE daily_metrics (
     source_rows      integer NOT NULL DEFAULT 1,  -- above 1: breakdown rows were added up
     upload_id        uuid NOT NULL,               -- the newest upload that wrote here
     as_of            timestamptz NOT NULL,        -- its created_at
-    -- created_at of the upload behind each metric, in the order of the columns above, when one of
-    -- them is older than as_of; NULL when all are of as_of
-    metric_as_of     timestamptz[] CHECK (array_length(metric_as_of, 1) = 7),
-    updated_at       timestamptz NOT NULL DEFAULT now(),
-    -- The entities come before the day's neighbours, so that one row's key is found in one descent.
-    CONSTRAINT daily_metrics_key UNIQUE NULLS NOT DISTINCT
-        (workspace_id, campaign_id, metric_date, ad_id, ad_set_id, platform, client_id)
+    -- created_at of the upload behind each metric, in the order of the columns above, and behind the
+    -- ad set, when one of them is older than as_of; NULL when all are of as_of
+    metric_as_of     timestamptz[] CHECK (array_length(metric_as_of, 1) = 8),
+    updated_at       timestamptz NOT NULL DEFAULT now()
 );
+-- One row for each entity and day. An ad's day is one, whether its ad set was reported or not. The
+-- entities come before the day's neighbours, so that one row's key is found in one descent.
+CREATE UNIQUE INDEX daily_metrics_key ON daily_metrics
+    (workspace_id, campaign_id, metric_date, ad_id, (CASE WHEN ad_id IS NULL THEN ad_set_id END), platform,
+     client_id) NULLS NOT DISTINCT;
 -- serves performance: a workspace's days
 CREATE INDEX daily_metrics_days ON daily_metrics (workspace_id, metric_date);
 
@@ -238,6 +263,7 @@ END;
 CREATE FUNCTION newest_at(stored numeric, stored_at timestamptz, incoming numeric, incoming_at timestamptz)
 RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
+    WHEN stored IS NULL AND incoming IS NULL THEN greatest(stored_at, incoming_at)
     WHEN incoming IS NULL OR (stored IS NOT NULL AND stored_at >= incoming_at) THEN stored_at
     ELSE incoming_at
 END;

@@ -39,6 +39,7 @@ GRANT SELECT, INSERT ON audit TO headworks_requeue;
 
 -- Dispatch moves ownership: no file content, no staging, no production.
 GRANT SELECT, UPDATE ON data_uploads, workspaces TO headworks_dispatch;
+GRANT SELECT ON waiting_uploads TO headworks_dispatch;
 GRANT SELECT, INSERT ON audit TO headworks_dispatch;
 
 -- The relay publishes and marks.

@@ -231,14 +231,15 @@ class World:
     def most_active(self) -> int:
         """The largest number of active uploads of any workspace at any time, from the audit log."""
         moves = self.sql(
-            "SELECT workspace_id, upload_id, to_status FROM audit WHERE to_status IS NOT NULL"
-            " AND action IN ('moved', 'requeued') ORDER BY at, id"
+            "SELECT workspace_id, upload_id, action, to_status FROM audit WHERE to_status IS NOT NULL"
+            " AND action IN ('moved', 'resumed', 'deferred', 'requeued') ORDER BY at, id"
         )
         active: dict[Any, set[Any]] = {}
         most = 0
-        for workspace_id, upload_id, status in moves:
+        for workspace_id, upload_id, action, status in moves:
             held = active.setdefault(workspace_id, set())
-            held.add(upload_id) if status in ACTIVE else held.discard(upload_id)
+            holds = status in ACTIVE and action != "deferred"
+            held.add(upload_id) if holds else held.discard(upload_id)
             most = max(most, len(held))
         return most
 

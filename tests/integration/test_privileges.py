@@ -20,7 +20,8 @@ from tests.integration.threads import at_once
 VERBS = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER")
 PRODUCTION = ("campaigns", "ad_sets", "ads", "daily_metrics")
 STAGING = ("staging_rows", "staging_id_resolution")
-TABLES = ("workspaces", "data_uploads", *STAGING, *PRODUCTION, "daily_performance", "outbox", "audit")
+VIEWS = ("waiting_uploads", "daily_performance")
+TABLES = ("workspaces", "data_uploads", *STAGING, *PRODUCTION, *VIEWS, "outbox", "audit")
 
 GRANTS: dict[str, dict[str, str]] = {
     # role: what it may do to each table as a whole: Select, Insert, Update, Delete; not named: nothing
@@ -53,7 +54,7 @@ GRANTS: dict[str, dict[str, str]] = {
         "audit": "SI",
     },
     # moves ownership alone
-    "dispatch": {"workspaces": "SU", "data_uploads": "SU", "audit": "SI"},
+    "dispatch": {"workspaces": "SU", "data_uploads": "SU", "waiting_uploads": "S", "audit": "SI"},
     # publishes and marks
     "relay": {"outbox": "SU", "audit": "SI"},
     # answers questions

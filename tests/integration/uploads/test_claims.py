@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from datetime import date
@@ -178,6 +179,51 @@ def test_a_lease_that_ran_out_is_free_only_after_a_sweep(uploads: Uploads, servi
     assert claim(services) is not None
 
 
+def test_reports_of_one_client_and_platform_are_promoted_in_the_order_of_their_creation(
+    uploads: Uploads, services: Services
+) -> None:
+    older = uploads.pending()
+    newer = uploads.pending()
+    other_client = uploads.pending(client_id=uuid.uuid4())
+    held = {one.upload_id: one for one in (must_claim(services) for _ in range(3))}
+    finish_staging(services, held[newer])
+    finish_staging(services, held[other_client])
+    assert must_claim(services, "promote").upload_id == other_client
+    assert claim(services, "promote") is None  # the older one is still being read
+    with services.db.transaction("dispatch") as conn:
+        assert store.stages_with_work(conn) == []
+    finish_staging(services, held[older])
+    first = must_claim(services, "promote")
+    assert first.upload_id == older
+    assert claim(services, "promote") is None
+    finish_promotion(services, first)
+    assert must_claim(services, "promote").upload_id == newer
+
+
+@pytest.mark.parametrize("stage", ["parse", "promote"])
+def test_an_upload_that_is_put_off_leaves_its_place_and_its_turn_to_others(
+    stage: str, uploads: Uploads, services: Services, owner_sql: OwnerSql
+) -> None:
+    ids = [uploads.pending() for _ in range(4)]
+    held = [must_claim(services) for _ in range(3)]
+    if stage == "promote":
+        finish_staging(services, held[0])
+        held[0] = must_claim(services, "promote")
+    finish_staging(services, held[1])
+    assert claim(services, "promote") is None
+    with services.db.transaction("dispatch") as conn:
+        store.defer_upload(conn, held[0], why="rate_limited", delay_seconds=60)
+    assert uploads.show(ids[0]).slot is None
+    assert must_claim(services).upload_id == ids[3]
+    assert must_claim(services, "promote").upload_id == ids[1]
+    owner_sql(f"UPDATE data_uploads SET next_attempt_at = now() WHERE id = '{ids[0]}'")
+    assert claim(services, stage) is None  # three others are active
+    fail(services, held[2])
+    again = must_claim(services, stage)
+    assert (again.upload_id, again.attempts, again.deferrals) == (ids[0], 1, 1)
+    assert sorted(owner_sql("SELECT slot FROM data_uploads WHERE slot IS NOT NULL")) == [(0,), (1,), (2,)]
+
+
 # -- again
 
 
@@ -186,8 +232,8 @@ def test_a_lease_that_ran_out_is_free_only_after_a_sweep(uploads: Uploads, servi
 def test_an_upload_that_comes_back_has_a_higher_epoch_and_its_slot(
     how: str, stage: str, uploads: Uploads, services: Services, owner_sql: OwnerSql
 ) -> None:
-    for _ in range(3):
-        uploads.pending()
+    for _ in range(3):  # of three clients: one client's are promoted one after another
+        uploads.pending(client_id=uuid.uuid4())
     held = [must_claim(services) for _ in range(3)]
     if stage == "promote":
         for one in held:
@@ -369,11 +415,11 @@ def most_active(owner_sql: OwnerSql) -> dict[UUID, int]:
     """From the audit log alone: how many uploads of each workspace were active at once, at most."""
     active: dict[UUID, set[UUID]] = {}
     most: Counter[UUID] = Counter()
-    for workspace_id, upload_id, to_status in owner_sql(
-        "SELECT workspace_id, upload_id, to_status FROM audit WHERE to_status IS NOT NULL ORDER BY id"
+    for workspace_id, upload_id, action, to_status in owner_sql(
+        "SELECT workspace_id, upload_id, action, to_status FROM audit WHERE to_status IS NOT NULL ORDER BY id"
     ):
         now = active.setdefault(workspace_id, set())
-        if to_status in ("processing", "staging_complete", "promoting"):
+        if action != "deferred" and to_status in ("processing", "staging_complete", "promoting"):
             now.add(upload_id)
         else:
             now.discard(upload_id)

@@ -26,7 +26,7 @@ import structlog
 from app import web
 from app.adapters import blobs, database, embedded, migrations, retries
 from app.kernel import errors, retry
-from app.uploads import intake, parse, promote, recover, work
+from app.uploads import intake, parse, promote, recover, store, work
 from app.uploads.services import Services
 from app.uploads.states import MAX_ACTIVE_PER_WORKSPACE, MAX_ATTEMPTS
 from tests.conftest import Servers, SetClock, with_clock, work_off
@@ -746,21 +746,7 @@ def test_an_upload_that_is_put_off_goes_on_when_the_service_answers_again(
     assert (rows(owner_sql), clock.slept) == (PROMOTED, [])
 
 
-@pytest.mark.parametrize(
-    "put_off",
-    [
-        1,
-        pytest.param(
-            MAX_ACTIVE_PER_WORKSPACE,
-            marks=pytest.mark.xfail(
-                reason="an upload that waits for a service keeps its place among the active ones of its"
-                " workspace",
-                strict=True,
-                raises=AssertionError,
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("put_off", [1, MAX_ACTIVE_PER_WORKSPACE])
 def test_other_uploads_of_the_workspace_go_on_while_some_are_put_off(
     put_off: int, services: Services, on_s3: Services, object_store: ObjectStore, owner_sql: OwnerSql
 ) -> None:
@@ -947,29 +933,48 @@ AD_ROWS = [
 ]
 
 
-@pytest.mark.xfail(
-    reason="the row is refused, for without its ad it would stand under the key of another row",
-    strict=True,
-    raises=AssertionError,
-)
-@reproduces(errors.ForeignKeyMissing)
-def test_a_day_whose_ad_is_gone_from_production_loses_the_reference_and_is_warned_of(
-    services: Services, owner_sql: OwnerSql, clock: ActingClock
-) -> None:
-    def lose_an_ad(_conn: Any) -> None:
-        owner_sql("DELETE FROM ads WHERE external_id = '302'")
+def gone_before_the_days(services: Services, owner_sql: OwnerSql, table: str, external_id: str) -> UUID:
+    """An upload one of whose entities was deleted after it was resolved."""
+    upload_id = Uploads(services).parsed(report(*AD_ROWS, header=AD_HEADER))
+    lose = f"DELETE FROM {table} WHERE external_id = '{external_id}'"
+    work_off(struck(services, "promote", lambda _: owner_sql(lose), first=8, times=1))
+    return upload_id
 
-    uploads = Uploads(services)
-    upload_id = uploads.parsed(report(*AD_ROWS, header=AD_HEADER))
-    # The ad is found and then deleted, just before the batch of days is written.
-    work_off(struck(services, "promote", lose_an_ad, first=8, times=1))
+
+@reproduces(errors.ForeignKeyMissing)
+def test_a_day_whose_ad_set_is_gone_from_production_loses_the_reference_and_is_warned_of(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql, clock: ActingClock
+) -> None:
+    owner_sql("ALTER TABLE ads DROP CONSTRAINT ads_ad_set_id_fkey")  # else the ads would keep their set
+    upload_id = gone_before_the_days(services, owner_sql, "ad_sets", "201")
     upload = uploads.show(upload_id)
     assert clock.slept == []
-    assert owner_sql("SELECT count(*) FROM daily_metrics WHERE ad_id IS NOT NULL") == [(2,)]
-    # The rule of the seed: the reference is NULL, the row stands, and a warning tells of it.
-    assert owner_sql("SELECT count(*) FROM daily_metrics WHERE ad_id IS NULL") == [(2,)]
+    assert owner_sql("SELECT count(ad_id), count(ad_set_id), sum(spend)::float FROM daily_metrics") == [
+        (4, 0, 6.0)
+    ]
     assert (upload.status, upload.promoted_rows, upload.failed_rows) == ("completed", 4, 0)
-    assert upload.report["warnings"] == ["unmapped_names"]
+    assert upload.report["warnings"] == ["reference_missing"]
+
+
+def test_a_day_whose_ad_is_gone_from_production_is_refused_until_it_is_tried_again(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql, clock: ActingClock
+) -> None:
+    # Without its ad the day would stand under the key of its ad set: as another entity's number.
+    upload_id = gone_before_the_days(services, owner_sql, "ads", "302")
+    upload = uploads.show(upload_id)
+    assert said(upload) == ("partial", "rows_failed", "2 rows could not be promoted.")
+    assert refused_rows(owner_sql) == [
+        (1, "valid", None, "foreign_key_missing"),
+        (3, "valid", None, "foreign_key_missing"),
+    ]
+    assert owner_sql("SELECT count(*) FROM daily_metrics WHERE ad_id IS NOT NULL") == [(2,)]
+    with services.db.transaction("requeue", WORKSPACE) as conn:
+        store.requeue(conn, upload_id, workspace_id=WORKSPACE, who="a test", why="the ad was deleted")
+    work_off(services)
+    upload = uploads.show(upload_id)
+    assert (upload.status, upload.promoted_rows, upload.failed_rows) == ("completed", 4, 0)
+    assert owner_sql("SELECT count(*) FROM ads WHERE external_id = '302'") == [(1,)]
+    assert owner_sql("SELECT count(ad_id), count(*) FROM daily_metrics") == [(4, 4)]
 
 
 def test_a_day_whose_campaign_is_gone_from_production_is_refused_alone(

@@ -20,7 +20,7 @@ from hypothesis import strategies
 from app import web
 from app.uploads import parse, production_store, promote, store, work
 from app.uploads.services import Services
-from tests.conftest import work_off
+from tests.conftest import put_off, work_off
 from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.uploads.conftest import GOOD, WORKSPACE, Uploads, report
 
@@ -31,21 +31,12 @@ HEADER = "Day,Campaign name,Campaign ID,Impressions,Clicks (all),Amount spent (U
 NAMES_ONLY = "Day,Campaign name,Impressions,Clicks (all),Amount spent (USD)"
 
 
-def hold_all(services: Services, at: str, upload_id: UUID | None = None) -> None:
-    with services.db.transaction("dispatch") as conn, conn.cursor() as cursor:
-        cursor.execute(
-            "UPDATE data_uploads SET next_attempt_at = %s WHERE %s IS NULL OR id = %s",
-            (at, upload_id, upload_id),
-        )
-
-
 def promote_in_order(services: Services, ids: list[UUID]) -> None:
-    """Parsed uploads are promoted in just this order."""
-    hold_all(services, "infinity")
+    """Parsed uploads, each put off until it is its turn, are promoted in just this order."""
+    put_off(services, ids)
     for upload_id in ids:
-        hold_all(services, "-infinity", upload_id)
+        put_off(services, [upload_id], until="-infinity")
         assert work.run_next(services, "promote", promote.promote_upload)
-    hold_all(services, "-infinity")
 
 
 # -- each metric has the newest number there is
@@ -377,7 +368,7 @@ def test_an_upload_that_waits_may_be_claimed_at_once(
     uploads: Uploads, services: Services, requeue: Requeue
 ) -> None:
     upload_id = uploads.pending()
-    hold_all(services, "infinity")
+    put_off(services, [upload_id])
     assert ((answer := requeue(upload_id))[0], answer[1].get("status", answer[1])) == (202, "pending")
     work_off(services)
     assert uploads.show(upload_id).status == "completed"
