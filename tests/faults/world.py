@@ -27,9 +27,11 @@ from app.uploads.services import Services
 from app.uploads.states import ACTIVE, MAX_ACTIVE_PER_WORKSPACE, UPLOAD
 from tests.conftest import RecordedHints, run_statement, work_off
 from tests.faults.nodes import ROOT, WorkerContainer
+from tests.faults.proxy import Proxy
 
 LEASE_SECONDS = 2.0
 SWEEP_SECONDS = 0.3
+STATEMENT_SECONDS = 5.0
 CHUNK_ROWS = 500
 DEADLINE_SECONDS = 60.0
 
@@ -64,6 +66,11 @@ class World:
     sent: list[tuple[uuid.UUID, uuid.UUID, bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        # The workers reach their servers through networks that may break; the test itself directly.
+        assert self.postgres.port is not None
+        assert self.valkey.port is not None
+        self.to_database = Proxy(self.postgres.port)
+        self.to_broker = Proxy(self.valkey.port)
         settings = Settings.from_env(self.env)
         self.services = Services(
             settings,
@@ -79,13 +86,23 @@ class World:
     def start_worker(self, name: str, queues: str, *options: str, **env: str) -> WorkerContainer:
         """One more worker, ready."""
         log = self.folder / f"{name}.log"
-        worker = WorkerContainer(name, queues, {**self.env, **env}, log, options=options)
+        worker = WorkerContainer(name, queues, {**self.env, **self.remote, **env}, log, options=options)
         self.workers.append(worker)
         worker.ready()
         return worker
 
+    @property
+    def remote(self) -> dict[str, str]:
+        """Where the servers are for whom the networks lie in between."""
+        return {
+            "HEADWORKS_DATABASE_URL": self.to_database.leads_to(self.postgres.dsn),
+            "HEADWORKS_BROKER_URL": self.to_broker.leads_to(self.valkey.url),
+        }
+
     def begin_anew(self) -> None:
-        """Every server and worker runs, and nothing was ever handed in."""
+        """Every server, network and worker runs, and nothing was ever handed in."""
+        for network in (self.to_database, self.to_broker):
+            network.renew()
         for server in (self.postgres, self.valkey):
             if server.pid is None:
                 server.stop()
@@ -111,6 +128,8 @@ class World:
         for worker in self.workers:
             worker.teardown()
         self.services.db.close()
+        self.to_database.close()
+        self.to_broker.close()
 
     # -- work
 
@@ -320,6 +339,7 @@ def environment(
     quick = {
         "HEADWORKS_LEASE_SECONDS": str(LEASE_SECONDS),
         "HEADWORKS_SWEEP_SECONDS": str(SWEEP_SECONDS),
+        "HEADWORKS_STATEMENT_TIMEOUT_SECONDS": str(STATEMENT_SECONDS),
         "HEADWORKS_STAGING_CHUNK_ROWS": str(CHUNK_ROWS),
     }
     return {
