@@ -118,6 +118,21 @@ def test_a_hint_that_is_lost_is_sent_again(world: World) -> None:
     world.check()
 
 
+def test_a_hint_that_dies_with_the_worker_that_took_it_is_sent_again(world: World) -> None:
+    # A frozen consumer: the broker hands it the message, and nobody has noted that it did.
+    readers = [worker for worker in world.workers if worker.name.startswith("parse")]
+    for worker in readers:
+        worker.kill("SIGSTOP")
+    world.hand_in(2, rows=2_000)
+    for worker in readers:
+        worker.kill("SIGKILL")
+    _client(world).delete("parse", "unacked", "unacked_index")  # nor is any other hint left
+    for worker in readers:
+        worker.restart()
+    world.settle()
+    world.check()
+
+
 def _with_dispatch(services: object, sender: dispatch.Dispatch) -> object:
     from dataclasses import replace
 
