@@ -1,12 +1,8 @@
-"""Networks between the fleet and its servers break, also without a word; the uploads do not notice.
-
-NETWORK_SEEDS="3 4 5" repeats what is cut at random with other seeds.
-"""
+"""Networks between the fleet and its servers break, also without a word; the uploads do not notice."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import time
@@ -26,9 +22,7 @@ from app.adapters.settings import Settings
 from tests.acceptance.conftest import multipart
 from tests.faults.nodes import WorkerContainer
 from tests.faults.proxy import Proxy
-from tests.faults.world import World, report
-
-SEEDS = [int(seed) for seed in os.environ.get("NETWORK_SEEDS", "1 2").split()]
+from tests.faults.world import SEEDS, World, report
 
 SILENT_SECONDS = 3.0
 """Longer than a lease: what was held is taken from its owner."""
@@ -37,24 +31,12 @@ LONG_SECONDS = 16.0
 """Longer than a worker tries again in its own process, for the work and then for its failure: 2 x 7 s."""
 
 
-def at_work(world: World, *statuses: str) -> None:
-    """Uploads are in each of these states at once, and each has an owner."""
-    world.hand_in(6, rows=4_000, workspaces=2)
-    world.wait_for(
-        lambda: (
-            {status for (status,) in world.sql("SELECT status FROM data_uploads WHERE owner_id IS NOT NULL")}
-            >= set(statuses)
-        ),
-        f"no uploads are {statuses} at once",
-    )
-
-
 @contextmanager
-def silence(*networks: Proxy, forget: bool) -> Iterator[None]:
+def silence(*networks: Proxy, forget: bool, new: bool = True) -> Iterator[None]:
     """Nothing arrives while the block runs; afterwards what was silent goes on, or is forgotten."""
     before = [network.swallowed for network in networks]
     for network in networks:
-        network.silence()
+        network.silence(new=new)
     yield
     for network in networks:
         network.heal(forget=forget)
@@ -71,7 +53,7 @@ def test_connections_to_the_database_are_cut_anywhere_in_their_bytes(
 ) -> None:
     source = random.Random(f"{status} {seed}")
     before = world.to_database.cuts
-    at_work(world, status)
+    world.begin_work(status)
     for _ in range(3):
         world.to_database.cut(within=source)
         time.sleep(0.5)
@@ -87,7 +69,7 @@ def test_the_answers_to_commits_are_lost(world: World, seed: int) -> None:
     # Far enough apart, so that no piece of work is met at each of its four tries.
     numbers = {10 * number + source.randint(0, 5) for number in range(8)}
     world.to_database.lose_answers(b"COMMIT", numbers)
-    world.hand_in(4, rows=2_000)
+    world.begin_work("processing")
     world.settle()
     assert world.to_database.cuts - before == len(numbers)
     world.check()
@@ -95,7 +77,7 @@ def test_the_answers_to_commits_are_lost(world: World, seed: int) -> None:
 
 @pytest.mark.parametrize("seconds", [1.0, LONG_SECONDS])
 def test_the_database_cannot_be_reached_for_a_while(world: World, seconds: float) -> None:
-    at_work(world, "processing", "promoting")
+    world.begin_work("processing", "promoting")
     world.to_database.refuse()
     world.to_database.cut()
     time.sleep(seconds)
@@ -105,27 +87,19 @@ def test_the_database_cannot_be_reached_for_a_while(world: World, seconds: float
 
 
 @pytest.mark.parametrize("forget", [False, True], ids=["stalled", "forgotten"])
-@pytest.mark.parametrize("status", ["processing", "promoting"])
-def test_the_database_is_silent_for_every_worker_at_once(world: World, status: str, forget: bool) -> None:
-    at_work(world, status)
+def test_the_database_is_silent_for_every_worker_at_once(world: World, forget: bool) -> None:
+    world.begin_work("processing", "promoting")
     with silence(world.to_database, forget=forget):
         time.sleep(SILENT_SECONDS)
     world.settle()
     world.check()
 
 
-@pytest.mark.parametrize("forget", [False, True], ids=["stalled", "forgotten"])
-def test_the_database_is_silent_while_uploads_are_claimed(world: World, forget: bool) -> None:
-    with silence(world.to_database, forget=forget):
+@pytest.mark.parametrize("new", [False, True], ids=["old_connections", "all_connections"])
+def test_the_database_is_silent_while_uploads_are_claimed(world: World, new: bool) -> None:
+    with silence(world.to_database, forget=True, new=new):
         world.hand_in(6, rows=500, workspaces=3)
         time.sleep(SILENT_SECONDS)
-    world.settle()
-    world.check()
-
-
-def test_connections_to_the_database_are_silent_while_new_ones_are_not(world: World) -> None:
-    at_work(world, "processing")
-    world.to_database.silence(new=False)
     world.settle()
     world.check()
 
@@ -149,7 +123,7 @@ def worker_alone(world: World) -> Iterator[tuple[WorkerContainer, Proxy]]:
 @pytest.mark.parametrize("status", ["processing", "promoting"])
 def test_a_worker_that_alone_was_cut_off_wakes_and_writes_nothing(world: World, status: str) -> None:
     with worker_alone(world) as (alone, network):
-        world.hand_in(2, rows=8_000)
+        world.hand_in(2, rows=3_000)
         upload_id, owner = world.wait_for_status(status)
         assert world.worker_of(owner) is alone
         with silence(network, forget=False):
@@ -199,25 +173,23 @@ def post(world: World) -> Iterator[Callable[[], float]]:
     structlog.reset_defaults()
 
 
-def test_reports_are_taken_in_while_the_broker_is_silent_for_an_idle_fleet(
-    world: World, post: Callable[[], float]
-) -> None:
-    post()
-    world.settle()
-    began = time.monotonic()
+def test_an_idle_fleet_hears_again_after_the_broker_was_silent(world: World) -> None:
     with silence(world.to_broker, forget=True):
-        assert post() < celeryconfig.broker_transport_options["socket_timeout"] + 5
-        time.sleep(max(0.0, began + 15 - time.monotonic()))
-    world.hand_in(2, rows=500)
+        time.sleep(SILENT_SECONDS)
+    world.begin_work("processing")
     world.settle()
     world.check()
 
 
-def test_the_broker_is_silent_for_a_fleet_at_work(world: World) -> None:
-    at_work(world, "processing", "promoting")
+def test_reports_are_taken_in_while_the_broker_is_silent_for_a_fleet_at_work(
+    world: World, post: Callable[[], float]
+) -> None:
+    post()  # its connection to the broker falls silent, too
+    world.begin_work("processing", "promoting")
+    began = time.monotonic()
     with silence(world.to_broker, forget=True):
-        time.sleep(15)
-    world.hand_in(2, rows=500, first_seed=50)
+        assert post() < celeryconfig.broker_transport_options["socket_timeout"] + 5
+        time.sleep(max(0.0, began + 15 - time.monotonic()))
     world.settle()
     world.check()
 
@@ -225,7 +197,7 @@ def test_the_broker_is_silent_for_a_fleet_at_work(world: World) -> None:
 def test_connections_to_the_broker_are_cut_again_and_again(world: World) -> None:
     source = random.Random(SEEDS[0])
     deadline = time.monotonic() + 10
-    at_work(world, "processing")
+    world.begin_work("processing")
     while time.monotonic() < deadline:
         world.to_broker.cut(within=source if source.random() < 0.5 else None)
         time.sleep(source.uniform(0.1, 0.6))
@@ -235,7 +207,7 @@ def test_connections_to_the_broker_are_cut_again_and_again(world: World) -> None
 
 
 def test_the_broker_cannot_be_reached_for_a_while(world: World) -> None:
-    at_work(world, "processing", "promoting")
+    world.begin_work("processing", "promoting")
     world.to_broker.refuse()
     world.to_broker.cut()
     time.sleep(10)
@@ -250,7 +222,7 @@ def test_another_and_empty_broker_takes_the_place_of_the_first(world: World) -> 
         with redis.Redis.from_url(second.url) as client:
             client.config_set("requirepass", urlsplit(world.valkey.url).password)
         assert second.port is not None
-        at_work(world, "processing")
+        world.begin_work("processing")
         world.to_broker.switch(second.port)
         world.to_broker.cut()
         world.hand_in(2, rows=500, first_seed=50)  # the hints go to the first one, which nobody hears
@@ -263,7 +235,7 @@ def test_another_and_empty_broker_takes_the_place_of_the_first(world: World) -> 
 
 
 def test_both_networks_are_silent_at_once(world: World) -> None:
-    at_work(world, "processing", "promoting")
+    world.begin_work("processing", "promoting")
     with silence(world.to_database, world.to_broker, forget=True):
         time.sleep(SILENT_SECONDS)
     world.settle()

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import random
 import signal
 import time
 
+import psutil
 import pytest
 
-from tests.faults.world import LEASE_SECONDS, World
+from tests.faults.world import LEASE_SECONDS, SEEDS, World
+
+WAYS_TO_STOP = {
+    # what Celery calls it, as the fleet is run: the signals that lead to it, each a moment after the last
+    "soft": ["SIGQUIT"],
+    "warm": ["SIGINT"],
+    "cold": ["SIGTERM", "SIGTERM"],
+    "hard": ["SIGQUIT", "SIGQUIT", "SIGQUIT"],
+}
 
 
 def test_an_undisturbed_fleet_leaves_what_serial_processing_leaves(world: World) -> None:
@@ -66,3 +77,48 @@ def test_a_stopped_worker_hands_its_upload_back_within_ten_seconds(world: World,
     assert world.sql("SELECT count(*) FROM audit WHERE action = 'lease_expired'") == [(0,)]
     world.settle()
     world.check()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("how", WAYS_TO_STOP)
+def test_workers_are_stopped_in_any_way_at_any_moment_of_their_work(
+    world: World, how: str, seed: int
+) -> None:
+    source = random.Random(f"{how} {seed}")
+    owners = world.begin_work("processing", "promoting")
+    stopped = [world.worker_of(owners[status]) for status in ("processing", "promoting")]
+    groups = [worker.pid for worker in stopped]
+    for worker in stopped:
+        time.sleep(source.uniform(0, 0.3))
+        for name in WAYS_TO_STOP[how]:
+            worker.kill(name)
+            time.sleep(source.uniform(0, 0.2))
+    assert all(worker.wait(10) is not None for worker in stopped)
+    world.wait_for(lambda: not _living(groups), "a process outlives its worker", seconds=10)
+    world.settle()
+    world.check()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_process_of_a_worker_is_asked_to_stop_at_once(world: World, seed: int) -> None:
+    source = random.Random(seed)
+    owners = world.begin_work("processing", "promoting")
+    stopped = [world.worker_of(owners[status]) for status in ("processing", "promoting")]
+    for worker in stopped:
+        time.sleep(source.uniform(0, 0.3))
+        worker.signal_group(signal.SIGTERM)
+    assert all(worker.wait(10) is not None for worker in stopped)
+    world.settle()
+    world.check()
+
+
+def _living(groups: list[int]) -> list[psutil.Process]:
+    """The processes of these groups, without those that have ended and were not looked after."""
+    found = []
+    for process in psutil.process_iter(["pid", "status"]):
+        try:
+            if os.getpgid(process.pid) in groups and process.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except ProcessLookupError:
+            continue
+    return found

@@ -35,6 +35,9 @@ STATEMENT_SECONDS = 5.0
 CHUNK_ROWS = 500
 DEADLINE_SECONDS = 60.0
 
+SEEDS = [int(seed) for seed in os.environ.get("FAULT_SEEDS", "1").split()]
+"""Of faults at random moments; FAULT_SEEDS="2 3 4" tries others."""
+
 
 def report(seed: int, *, rows: int = 2_000) -> bytes:
     """A Meta report of daily ad rows; reports of one seed family overlap in entities and days."""
@@ -196,6 +199,17 @@ class World:
             seconds=seconds,
         )
         return uuid.UUID(str(rows[0][0])), str(rows[0][1])
+
+    def begin_work(self, *statuses: str) -> dict[str, str]:
+        """Uploads are in each of these states at once; who owns one in each."""
+        self.hand_in(6, rows=3_000, workspaces=2)
+
+        def owners() -> dict[str, str]:
+            rows = self.sql("SELECT status, owner_id FROM data_uploads WHERE owner_id IS NOT NULL")
+            found = dict(rows)
+            return found if found.keys() >= set(statuses) else {}
+
+        return self.wait_for(owners, f"no uploads are {statuses} at once")  # type: ignore[no-any-return]
 
     def settle(self, *, seconds: float = DEADLINE_SECONDS) -> None:
         """Every upload is terminal."""
