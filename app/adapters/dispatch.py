@@ -11,6 +11,7 @@ from typing import Protocol
 import celery
 
 from app.adapters import logs
+from app.kernel.clock import Clock
 
 log = logs.get(__name__)
 
@@ -22,23 +23,46 @@ class Dispatch(Protocol):
         """The named task will probably be run soon. Never raises for a broker that is down."""
 
 
+HINT_SECONDS = 2.0
+"""So long a sender waits for the broker, and after that it sends none for as long: the sweep does."""
+
+
 class CeleryDispatch:
     """Hints as Celery messages; the queue follows from the name by `task_routes`."""
 
-    def __init__(self, broker_url: str) -> None:
+    def __init__(self, broker_url: str, clock: Clock) -> None:
         self._broker_url = broker_url
+        self._clock = clock
         self._app: celery.Celery | None = None
+        self._quiet_until = clock.monotonic()
 
     def send(self, task: str) -> None:
-        app = self._app = self._app or celery_app(self._broker_url)
+        if self._clock.monotonic() < self._quiet_until:
+            log.info("hint_not_sent", task=task, reason="the broker did not answer a moment ago")
+            return
+        app = self._app = self._app or _sender(self._broker_url)
         try:
             app.send_task(task)
         except Exception as error:  # each broker's library has its own; a hint is never worth failing for
             log.warning("hint_not_sent", task=task, reason=type(error).__name__)
+            self._quiet_until = self._clock.monotonic() + HINT_SECONDS
             # The next hint begins anew: its connection declares the queues again, which a broker
             # that lost its memory does not know any more.
             self._app = None
             app.close()
+
+
+def _sender(broker_url: str) -> celery.Celery:
+    """An application that would rather send nothing than wait."""
+    app = celery_app(broker_url)
+    app.conf.broker_transport_options = {
+        **app.conf.broker_transport_options,
+        "socket_timeout": HINT_SECONDS,
+        "socket_connect_timeout": HINT_SECONDS,
+        "retry_on_timeout": False,
+    }
+    app.conf.task_publish_retry_policy = {"max_retries": 1, "interval_start": 0}
+    return app
 
 
 def celery_app(broker_url: str) -> celery.Celery:

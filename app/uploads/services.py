@@ -35,6 +35,7 @@ def owner_of(pid: int) -> str:
 
 def connect(settings: Settings, *, name: str) -> Services:
     """The services of this process; connections are made when they are first needed."""
+    clock = SystemClock()
     return Services(
         settings,
         database.Database(
@@ -45,7 +46,7 @@ def connect(settings: Settings, *, name: str) -> Services:
             idle_seconds=settings.lease_seconds,
         ),
         blobs.connect(settings.storage, endpoint_url=settings.storage_endpoint_url),
-        dispatch.CeleryDispatch(settings.broker_url),
+        dispatch.CeleryDispatch(settings.broker_url, clock),
         signals.Streams(settings.broker_url),
-        SystemClock(),
+        clock,
     )

@@ -30,10 +30,10 @@ def run_next(services: Services, stage: str, step: Step) -> bool:
     claim = retries.call(lambda: _claim(services, stage), services.clock)
     if claim is None:
         return False
-    services.dispatch.send(TASKS[stage])
     began = services.clock.monotonic()
     log.info("upload_claimed", stage=stage, upload_id=str(claim.upload_id), attempt=claim.attempts)
     with leases.held(services.db, claim, lease_seconds=services.settings.lease_seconds) as lease:
+        services.dispatch.send(TASKS[stage])
         _run(services, claim, lease, step)
     metrics.stage_seconds.labels(stage).observe(services.clock.monotonic() - began)
     return True

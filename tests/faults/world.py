@@ -79,7 +79,7 @@ class World:
             settings,
             database.Database(settings.database_url, name="world"),
             blobs.connect(settings.storage),
-            dispatch.CeleryDispatch(settings.broker_url),
+            dispatch.CeleryDispatch(settings.broker_url, SystemClock()),
             signals.Streams(settings.broker_url),
             SystemClock(),
         )
