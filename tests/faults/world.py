@@ -38,6 +38,8 @@ DEADLINE_SECONDS = 60.0
 SEEDS = [int(seed) for seed in os.environ.get("FAULT_SEEDS", "1").split()]
 """Of faults at random moments; FAULT_SEEDS="2 3 4" tries others."""
 
+_TERMINAL = ", ".join(f"'{status}'" for status in UPLOAD.terminal)
+
 
 def report(seed: int, *, rows: int = 2_000) -> bytes:
     """A Meta report of daily ad rows; reports of one seed family overlap in entities and days."""
@@ -202,9 +204,10 @@ class World:
 
     def begin_work(self, *statuses: str) -> dict[str, str]:
         """Uploads are in each of these states at once; who owns one in each."""
-        self.hand_in(6, rows=3_000, workspaces=2)
 
         def owners() -> dict[str, str]:
+            if not self.sql(f"SELECT 1 FROM data_uploads WHERE status NOT IN ({_TERMINAL})"):
+                self.hand_in(6, rows=3_000, workspaces=2)  # again, if it went by between two looks
             rows = self.sql("SELECT status, owner_id FROM data_uploads WHERE owner_id IS NOT NULL")
             found = dict(rows)
             return found if found.keys() >= set(statuses) else {}
@@ -213,9 +216,8 @@ class World:
 
     def settle(self, *, seconds: float = DEADLINE_SECONDS) -> None:
         """Every upload is terminal."""
-        terminal = ", ".join(f"'{status}'" for status in UPLOAD.terminal)
         self.wait_for(
-            lambda: not self.sql(f"SELECT 1 FROM data_uploads WHERE status NOT IN ({terminal})"),
+            lambda: not self.sql(f"SELECT 1 FROM data_uploads WHERE status NOT IN ({_TERMINAL})"),
             "not every upload is terminal",
             seconds=seconds,
         )
