@@ -95,9 +95,8 @@ def test_the_database_is_silent_for_every_worker_at_once(world: World, forget: b
     world.check()
 
 
-@pytest.mark.parametrize("new", [False, True], ids=["old_connections", "all_connections"])
-def test_the_database_is_silent_while_uploads_are_claimed(world: World, new: bool) -> None:
-    with silence(world.to_database, forget=True, new=new):
+def test_old_connections_to_the_database_are_silent_while_uploads_are_claimed(world: World) -> None:
+    with silence(world.to_database, forget=True, new=False):
         world.hand_in(6, rows=500, workspaces=3)
         time.sleep(SILENT_SECONDS)
     world.settle()
@@ -141,7 +140,7 @@ def test_a_worker_that_alone_was_cut_off_wakes_and_writes_nothing(world: World, 
 def test_a_slow_network_costs_time_alone(world: World) -> None:
     world.to_database.delay(0.02)
     world.to_broker.delay(0.02)
-    world.hand_in(2, rows=1_000)
+    world.hand_in(2, rows=500)
     world.settle()
     world.check()
 
@@ -184,7 +183,7 @@ def test_an_idle_fleet_hears_again_after_the_broker_was_silent(world: World) -> 
 def test_reports_are_taken_in_while_the_broker_is_silent_for_a_fleet_at_work(
     world: World, post: Callable[[], float]
 ) -> None:
-    post()  # its connection to the broker falls silent, too
+    post()  # this connection to the broker falls silent, too
     world.begin_work("processing", "promoting")
     began = time.monotonic()
     with silence(world.to_broker, forget=True):
@@ -196,7 +195,7 @@ def test_reports_are_taken_in_while_the_broker_is_silent_for_a_fleet_at_work(
 
 def test_connections_to_the_broker_are_cut_again_and_again(world: World) -> None:
     source = random.Random(SEEDS[0])
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 6
     world.begin_work("processing")
     while time.monotonic() < deadline:
         world.to_broker.cut(within=source if source.random() < 0.5 else None)
@@ -210,7 +209,7 @@ def test_the_broker_cannot_be_reached_for_a_while(world: World) -> None:
     world.begin_work("processing", "promoting")
     world.to_broker.refuse()
     world.to_broker.cut()
-    time.sleep(10)
+    time.sleep(6)
     world.to_broker.heal()
     world.hand_in(2, rows=500, first_seed=50)
     world.settle()
@@ -237,6 +236,7 @@ def test_another_and_empty_broker_takes_the_place_of_the_first(world: World) -> 
 def test_both_networks_are_silent_at_once(world: World) -> None:
     world.begin_work("processing", "promoting")
     with silence(world.to_database, world.to_broker, forget=True):
+        world.hand_in(3, rows=500, workspace=3)
         time.sleep(SILENT_SECONDS)
     world.settle()
     world.check()
