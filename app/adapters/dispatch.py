@@ -70,3 +70,28 @@ def celery_app(broker_url: str) -> celery.Celery:
     app = celery.Celery("headworks", broker=broker_url)
     app.config_from_object("celeryconfig")
     return app
+
+
+def is_reachable(broker_url: str) -> bool:
+    """Whether the broker answers now."""
+    with _sender(broker_url) as app:
+        try:
+            with app.connection_for_write(connect_timeout=HINT_SECONDS) as connection:
+                connection.ensure_connection(max_retries=1, interval_start=0, timeout=2 * HINT_SECONDS)
+        except Exception as error:  # each broker's library has its own
+            log.info("broker_unreachable", reason=type(error).__name__)
+            return False
+    return True
+
+
+def silent_queues(broker_url: str) -> list[str]:
+    """The queues of `task_routes` for which no worker answers, in order."""
+    with _sender(broker_url) as app:
+        needed = {route["queue"] for route in app.conf.task_routes.values()}
+        try:
+            found = app.control.inspect(timeout=HINT_SECONDS).active_queues() or {}
+        except Exception as error:  # as above
+            log.info("workers_not_asked", reason=type(error).__name__)
+            found = {}
+    heard = {queue["name"] for queues in found.values() for queue in queues}
+    return sorted(needed - heard)

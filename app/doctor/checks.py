@@ -1,0 +1,182 @@
+"""The checks: each says what it found, or what is wrong and what to do."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.adapters import blobs, broker, database, dispatch, migrations
+from app.adapters.settings import Settings
+from app.doctor import store
+from app.kernel import errors
+from app.kernel.clock import Clock
+
+OLDEST_POSTGRESQL = 150_000  # UNIQUE NULLS NOT DISTINCT
+CLOCK_SECONDS = 60.0  # object stores refuse requests that are signed much later, webhooks' receivers too
+FREE_BYTES = 2 << 30
+WAITING_SECONDS = 60.0
+ROLES = ("intake", "parse", "promote", "cleanup", "requeue", "dispatch", "relay", "read")
+
+
+class Ill(errors.HeadworksError):
+    """A part is not as it must be; `advice` says what to do."""
+
+    code = "ill"
+
+    def __init__(self, found: str, advice: str, *, works: bool = False) -> None:
+        super().__init__(found)
+        self.advice = advice
+        self.works = works
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check came to. `state` is ok, warning (it works for now) or failed."""
+
+    check: str
+    state: str
+    found: str
+    advice: str = ""
+
+
+def examine(settings: Settings, clock: Clock) -> list[Finding]:
+    """A finding for each part of the instance, in the order in which they depend on each other."""
+    db = database.Database(settings.database_url, name="headworks doctor", timeout_seconds=10)
+    try:
+        return [_finding(name, check, Examined(settings, db, clock)) for name, check in CHECKS.items()]
+    finally:
+        db.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What the checks look at."""
+
+    settings: Settings
+    db: database.Database
+    clock: Clock
+
+
+def _finding(name: str, check: Callable[[Examined], str], of: Examined) -> Finding:
+    try:
+        return Finding(name, "ok", check(of))
+    except Ill as ill:
+        return Finding(name, "warning" if ill.works else "failed", ill.sentence, ill.advice)
+    except errors.ConnectionLost as error:
+        return Finding(name, "failed", error.sentence, "See the database's line.")
+    except errors.HeadworksError as error:  # its sentence says what to do
+        return Finding(name, "failed", error.sentence)
+    except OSError as error:
+        return Finding(name, "failed", f"{type(error).__name__}: {error.strerror}", "See the server's log.")
+
+
+def _database(of: Examined) -> str:
+    try:
+        with of.db.transaction("dispatch"):
+            pass
+    except errors.AccessDenied:
+        pass  # it answers; its roles are the next line's
+    except errors.ConnectionLost:
+        raise Ill(
+            "PostgreSQL does not answer.",
+            "Start it, or correct HEADWORKS_DATABASE_URL; its log says who was turned away.",
+        ) from None
+    return "PostgreSQL answers."
+
+
+def _schema(of: Examined) -> str:
+    migrations.check(of.settings.database_url)
+    with of.db.transaction("dispatch") as conn:
+        found = store.server(conn, roles=[f"headworks_{role}" for role in ROLES])
+    if found.version_number < OLDEST_POSTGRESQL:
+        raise Ill(f"PostgreSQL {found.version} is too old.", "Headworks needs PostgreSQL 15 or newer.")
+    if found.missing_roles:
+        raise Ill(
+            f"This user may not act as {', '.join(found.missing_roles)}.",
+            "Grant the roles to the user of HEADWORKS_DATABASE_URL, or migrate as that user.",
+        )
+    return f"PostgreSQL {found.version}, revision {migrations.newest()}."
+
+
+def _clock(of: Examined) -> str:
+    with of.db.transaction("dispatch") as conn:
+        skew = abs((store.server(conn, roles=[]).at - of.clock.now()).total_seconds())
+    if skew > CLOCK_SECONDS:
+        raise Ill(
+            f"This machine's clock and the database's are {skew:.0f} s apart.",
+            "Leases run by the database's and hold, but signatures do not: synchronise both (NTP).",
+            works=True,
+        )
+    return f"{skew:.1f} s from the database's."
+
+
+def _broker(of: Examined) -> str:
+    if not dispatch.is_reachable(of.settings.broker_url):
+        raise Ill(
+            "The broker does not answer.",
+            "Start it, or correct HEADWORKS_BROKER_URL. Nothing is lost: work goes on when it is back.",
+        )
+    broker.check(of.settings.broker_url)
+    return "The broker answers, and keeps what it is given."
+
+
+def _workers(of: Examined) -> str:
+    if silent := dispatch.silent_queues(of.settings.broker_url):
+        raise Ill(
+            f"No worker answers for {', '.join(silent)}.",
+            f"Start one: celery -A workers.fleet worker -Q {','.join(silent)} (the Procfile has them all).",
+        )
+    return "Every queue has a worker that answers."
+
+
+def _storage(of: Examined) -> str:
+    files = blobs.connect(of.settings.storage, endpoint_url=of.settings.storage_endpoint_url)
+    content = str(of.clock.new_id()).encode()
+    stored = files.put(f"doctor/{content.decode()}", io.BytesIO(content))
+    try:
+        with files.open(stored.url) as file:
+            if file.read() != content:
+                raise Ill("The file store gives back other bytes than it was given.", "Do not use it.")
+    finally:
+        files.delete(stored.url)
+    return f"A file was stored, read and deleted in {of.settings.storage.partition('://')[0]} storage."
+
+
+def _disk(of: Examined) -> str:
+    folder = of.settings.data_dir
+    if not folder.is_dir():
+        raise Ill("HEADWORKS_DATA_DIR names no folder.", "Make it, and let the fleet's user write there.")
+    free = shutil.disk_usage(folder).free
+    if free < FREE_BYTES:
+        raise Ill(
+            f"{free / 2**30:.1f} GiB are free.",
+            "Uploads wait when the disk is full. Make room, or lower HEADWORKS_STAGING_DAYS.",
+            works=True,
+        )
+    return f"{free / 2**30:.0f} GiB are free."
+
+
+def _work(of: Examined) -> str:
+    with of.db.transaction("dispatch") as conn:
+        found = store.backlog(conn)
+    if found.oldest_upload_seconds > WAITING_SECONDS:
+        raise Ill(
+            f"{found.uploads} uploads wait, the oldest for {found.oldest_upload_seconds:.0f} s.",
+            "When the workers' line is ok there are too few of them: start more for parse and promote.",
+            works=True,
+        )
+    return f"{found.uploads} uploads wait, {found.deferred} are put off."
+
+
+CHECKS: dict[str, Callable[[Examined], str]] = {
+    "database": _database,
+    "schema": _schema,
+    "clock": _clock,
+    "broker": _broker,
+    "workers": _workers,
+    "disk": _disk,
+    "storage": _storage,
+    "work": _work,
+}

@@ -1,0 +1,149 @@
+"""What the doctor says of healthy and of broken parts, all of them real."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from app.adapters import dispatch
+from app.adapters.settings import Settings
+from app.doctor import checks
+from app.kernel.clock import SystemClock
+from tests.conftest import Servers, SetClock
+from tests.integration.one_database import database_url, emptied  # noqa: F401
+
+OwnerSql = Callable[[str], list[Any]]
+
+
+@pytest.fixture
+def settings(servers: Servers, database_url: str, tmp_path: Path) -> Settings:  # noqa: F811
+    return Settings(database_url=database_url, broker_url=servers.valkey.url, data_dir=tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "HINT_SECONDS", 0.3)
+
+
+def finding(settings: Settings, check: str, **of: Any) -> checks.Finding:
+    found = {one.check: one for one in checks.examine(settings, of.get("clock", SystemClock()))}
+    assert list(found) == list(checks.CHECKS)
+    return found[check]
+
+
+@pytest.mark.parametrize("check", [name for name in checks.CHECKS if name != "workers"])
+def test_a_part_that_is_well_is_ok(check: str, settings: Settings) -> None:
+    found = finding(settings, check)
+    assert (found.state, found.advice) == ("ok", ""), found
+
+
+def test_a_database_that_is_not_there_is_named_without_its_password(settings: Settings) -> None:
+    gone = replace(settings, database_url="postgresql://headworks:hush@127.0.0.1:1/headworks")
+    found = checks.examine(gone, SystemClock())
+    assert [one.state for one in found if one.check in ("database", "schema", "clock", "work")] == [
+        "failed"
+    ] * 4
+    assert "HEADWORKS_DATABASE_URL" in found[0].advice
+    assert "hush" not in str(found)
+    assert {one.state for one in found if one.check in ("broker", "storage", "disk")} == {"ok"}
+
+
+def test_a_database_of_another_revision_names_the_command(settings: Settings, servers: Servers) -> None:
+    servers.sql("UPDATE alembic_version SET version_num = '0000'", dsn=settings.database_url)
+    try:
+        found = finding(settings, "schema")
+    finally:
+        servers.sql(
+            f"UPDATE alembic_version SET version_num = '{checks.migrations.newest()}'",
+            dsn=settings.database_url,
+        )
+    assert found.state == "failed"
+    assert "headworks migrate" in found.found
+
+
+def test_a_user_without_a_role_is_told_which(settings: Settings, servers: Servers) -> None:
+    user = f"poor_{uuid.uuid4().hex[:8]}"
+    servers.sql(f"CREATE ROLE {user} LOGIN PASSWORD 'poor'")
+    servers.sql(f"GRANT headworks_dispatch, headworks_read TO {user}")
+    servers.sql(f"GRANT SELECT ON alembic_version TO {user}", dsn=settings.database_url)
+    host = settings.database_url.rpartition("@")[2]
+    try:
+        found = finding(replace(settings, database_url=f"postgresql://{user}:poor@{host}"), "schema")
+    finally:
+        servers.sql(f"DROP OWNED BY {user}", dsn=settings.database_url)
+        servers.sql(f"DROP ROLE {user}")
+    assert found.state == "failed"
+    assert "headworks_parse" in found.found
+    assert "headworks_read" not in found.found
+
+
+@pytest.mark.parametrize(("hours", "state"), [(-1, "warning"), (0, "ok"), (1, "warning")])
+def test_clocks_that_are_apart_are_told(hours: int, state: str, settings: Settings) -> None:
+    found = finding(settings, "clock", clock=SetClock(time=SystemClock().now() + timedelta(hours=hours)))
+    assert found.state == state
+
+
+def test_a_broker_that_is_not_there_stops_no_other_check(settings: Settings) -> None:
+    found = checks.examine(replace(settings, broker_url="redis://:hush@127.0.0.1:1/0"), SystemClock())
+    states = {one.check: one.state for one in found}
+    assert (states["broker"], states["workers"], states["work"]) == ("failed", "failed", "ok")
+    assert "hush" not in str(found)
+
+
+@pytest.fixture
+def evicting(servers: Servers) -> Iterator[None]:
+    with redis.Redis.from_url(servers.valkey.url) as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        yield
+        client.config_set("maxmemory-policy", "noeviction")
+
+
+def test_a_broker_that_forgets_is_told(settings: Settings, evicting: None) -> None:
+    found = finding(settings, "broker")
+    assert found.state == "failed"
+    assert "noeviction" in found.found
+
+
+def test_queues_without_a_worker_are_named_with_the_command(settings: Settings) -> None:
+    found = finding(settings, "workers")
+    assert found.state == "failed"
+    assert "parse, promote" in found.found
+    assert "celery -A workers.fleet worker -Q" in found.advice
+
+
+def test_a_folder_that_is_missing_is_told(settings: Settings, tmp_path: Path) -> None:
+    found = checks.examine(replace(settings, data_dir=tmp_path / "nowhere"), SystemClock())
+    assert {one.check: one.state for one in found}["disk"] == "failed"
+    assert not list(tmp_path.glob("nowhere/files/doctor/*"))
+
+
+def test_a_full_disk_is_told_before_it_is_full(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "FREE_BYTES", 1 << 60)
+    assert finding(settings, "disk").state == "warning"
+
+
+def test_a_storage_that_cannot_be_written_is_told(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "a file").write_text("")
+    found = finding(replace(settings, storage_url=(tmp_path / "a file").as_uri()), "storage")
+    assert found.state == "failed"
+
+
+def test_uploads_that_wait_too_long_are_told(settings: Settings, emptied: None, servers: Servers) -> None:  # noqa: F811
+    workspace_id = uuid.uuid4()
+    servers.sql(f"INSERT INTO workspaces (id) VALUES ('{workspace_id}')", dsn=settings.database_url)
+    servers.sql(
+        "INSERT INTO data_uploads (id, workspace_id, platform, source, file_url, updated_at)"
+        f" VALUES (gen_random_uuid(), '{workspace_id}', 'meta', 'manual', 'file:///x',"
+        " now() - interval '5 min')",
+        dsn=settings.database_url,
+    )
+    found = finding(settings, "work")
+    assert found.state == "warning"
+    assert "1 uploads wait, the oldest for 30" in found.found
