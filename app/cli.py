@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.adapters import migrations
+from app import cli_keys
+from app.adapters import database, migrations
 from app.adapters.settings import Settings
 from app.client import TERMINAL, Client, RequestRefused, Unreachable
 from app.kernel import errors
@@ -98,7 +99,9 @@ def _parser() -> argparse.ArgumentParser:
     requeue.add_argument("--reason", required=True, help="stands in the audit log")
     requeue.set_defaults(run=_requeue)
 
-    for command in (upload, listed, show, bad, requeue):
+    of_keys = cli_keys.add_commands(commands, _database)
+
+    for command in (upload, listed, show, bad, requeue, *of_keys):
         command.add_argument("--data", type=Path, default=Path("var"), help="folder of the local instance")
     return parser
 
@@ -216,11 +219,24 @@ def _requeue(options: argparse.Namespace) -> int:
 
 def _client(options: argparse.Namespace) -> Client:
     """A client of the instance that the environment, or the local data folder, names."""
-    found = dict(os.environ)
-    if "HEADWORKS_URL" not in found:
-        lines = _instance_file(options.data).splitlines()
-        found |= dict(line.split("=", 1) for line in lines if "=" in line)
+    found = _settings_with("HEADWORKS_URL", options.data)
     return Client(found["HEADWORKS_URL"], found.get("HEADWORKS_API_KEY", ""))
+
+
+def _database(options: argparse.Namespace) -> database.Database:
+    """The database of that instance, which has this release's schema."""
+    url = _settings_with("HEADWORKS_DATABASE_URL", options.data)["HEADWORKS_DATABASE_URL"]
+    migrations.check(url)
+    return database.Database(url, name="headworks cli")
+
+
+def _settings_with(variable: str, data: Path) -> dict[str, str]:
+    """The environment; and the settings of the local instance, unless it has this variable."""
+    found = dict(os.environ)
+    if not found.get(variable):
+        lines = _instance_file(data).splitlines()
+        found |= dict(line.split("=", 1) for line in lines if "=" in line)
+    return found
 
 
 if __name__ == "__main__":

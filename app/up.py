@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 from app import samples as sample_reports
+from app.access import exposure
 from app.adapters import embedded
 from app.adapters.embedded import Fleet, machine
 from app.adapters.embedded.procfile import STOP_SECONDS
@@ -43,6 +44,7 @@ class UpError(RuntimeError):
 # Each says in a sentence what happened and the way out.
 FAILURES = (
     UpError,
+    exposure.NotSafeToStart,
     embedded.EmbeddedError,
     embedded.FolderInUse,
     sample_reports.SampleError,
@@ -149,6 +151,7 @@ def _start_services(running: contextlib.ExitStack, port: int, data: Path) -> tup
         data_dir=data,
         api_key=os.environ.get("HEADWORKS_API_KEY") or _local_key(data),
     )
+    _check_secret(instance)
     if not instance.database_url:
         services.append(running.enter_context(postgres))
         instance = replace(instance, database_url=postgres.dsn)
@@ -158,6 +161,16 @@ def _start_services(running: contextlib.ExitStack, port: int, data: Path) -> tup
     for service in services:
         _say(f"{service.title} listens on {HOST}:{service.port}")
     return services, instance
+
+
+def _check_secret(instance: Instance) -> None:
+    """The web would refuse to start, but only after everything else has."""
+    own = [
+        f"HEADWORKS_{name.upper()}_URL names a {name} of your own"
+        for name in ("database", "broker")
+        if getattr(instance, f"{name}_url")
+    ]
+    exposure.check_secret(os.environ.get("HEADWORKS_SECRET", ""), reason=own[0] if own else None)
 
 
 def _foreign(variable: str, own: Service) -> str:

@@ -1,15 +1,17 @@
-"""The web process: blueprints, errors as problem+json, health, metrics, and the local key."""
+"""The web process: the door, blueprints, errors as problem+json, health, metrics."""
 
 from __future__ import annotations
 
-import hmac
 from decimal import Decimal
 from typing import Any
 
 import flask
 import flask.json.provider
 import werkzeug.exceptions
+import werkzeug.middleware.proxy_fix
 
+from app.access import limits
+from app.access import views as access
 from app.adapters import logs, metrics, migrations
 from app.adapters.settings import Settings
 from app.kernel import errors
@@ -21,7 +23,11 @@ log = logs.get(__name__)
 FORM_BYTES = 1 << 20
 """What a request may hold beside its file."""
 
-OPEN_ENDPOINTS = ("healthz", "readyz", "metrics_text", "static")
+OPEN_ENDPOINTS = ("healthz", "readyz", "metrics_text")
+"""For everybody: they tell nothing about a workspace."""
+
+UPLOAD_ENDPOINTS = ("uploads.create_upload",)
+"""What takes a report in, and counts as one with its key."""
 
 STATUS_OF_CODE = {
     "file_too_large": 413,
@@ -29,6 +35,9 @@ STATUS_OF_CODE = {
     "not_found": 404,
     "conflict": 409,
     "unauthorized": 401,
+    "forbidden": 403,
+    "csrf": 403,
+    "too_many_requests": 429,
 }
 STATUS_OF_KIND: tuple[tuple[type[errors.HeadworksError], int], ...] = (
     (errors.NotFound, 404),
@@ -65,16 +74,22 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app = flask.Flask(__name__)
     app.json = _Json(app)
     app.config["MAX_CONTENT_LENGTH"] = settings.upload_bytes + FORM_BYTES
-    app.extensions["services"] = services.connect(settings, name="headworks web")
+    found = app.extensions["services"] = services.connect(settings, name="headworks web")
+    door = access.Door(settings, found.db, found.clock)
+    access.install(app, door, open_endpoints=OPEN_ENDPOINTS, upload_endpoints=UPLOAD_ENDPOINTS)
     app.register_blueprint(views.blueprint)
     app.register_error_handler(errors.HeadworksError, _headworks_problem)
     app.register_error_handler(werkzeug.exceptions.HTTPException, _http_problem)
     app.register_error_handler(OSError, _os_problem)
     app.register_error_handler(Exception, _unexpected_problem)
-    app.before_request(lambda: _check_key(settings))
     app.add_url_rule("/healthz", view_func=healthz)
     app.add_url_rule("/readyz", view_func=readyz)
     app.add_url_rule("/metrics", view_func=metrics_text)
+    if settings.trusted_proxies and not door.is_local:
+        trusted = settings.trusted_proxies
+        app.wsgi_app = werkzeug.middleware.proxy_fix.ProxyFix(  # type: ignore[method-assign]
+            app.wsgi_app, x_for=trusted, x_proto=trusted, x_host=0
+        )
     return app
 
 
@@ -99,26 +114,14 @@ def metrics_text() -> flask.Response:
     return flask.Response(text, content_type=content_type)
 
 
-def _check_key(settings: Settings) -> None:
-    flask.g.actor = "local key"
-    if not settings.api_key or flask.request.endpoint in OPEN_ENDPOINTS:
-        return
-    scheme, _, given = flask.request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), settings.api_key.encode()):
-        return
-    raise errors.Refused(
-        "This needs a key: send it as `Authorization: Bearer <key>`."
-        " `headworks env` prints the key of a local instance.",
-        code="unauthorized",
-    )
-
-
 def _headworks_problem(error: errors.HeadworksError) -> flask.Response:
     status = STATUS_OF_CODE.get(error.code)
     if status is None:
         status = next((code for kind, code in STATUS_OF_KIND if isinstance(error, kind)), 500)
     if status >= 500:
         log.warning("request_failed", code=error.code, path=flask.request.path)
+    if isinstance(error, limits.TooManyRequests):
+        flask.g.rate_levels, flask.g.retry_after = error.levels, error.wait_seconds
     return _problem(status, error.code, error.sentence)
 
 
@@ -126,7 +129,7 @@ def _http_problem(error: werkzeug.exceptions.HTTPException) -> Any:
     status = error.code or 500
     if status < 400:  # a redirect
         return error.get_response()
-    if status == 413:
+    if status == 413 and flask.request.endpoint in UPLOAD_ENDPOINTS:
         limit = (flask.current_app.config["MAX_CONTENT_LENGTH"] - FORM_BYTES) / 2**20
         return _problem(status, "file_too_large", file_sentence("file_too_large", limit=f"{limit:g} MB"))
     problem = _problem(status, error.name.lower().replace(" ", "_"), error.description or error.name)

@@ -19,6 +19,10 @@ from app.kernel.clock import SystemClock
 from app.uploads import parse, promote, work
 from app.uploads.services import Services
 
+SECRET = "a secret of this test run, long enough"
+KEY = "a-key-of-this-test-run"
+BEARER = {"Authorization": f"Bearer {KEY}"}
+
 CORPUS = Path(__file__).parent / "corpus" / "ads"
 
 
@@ -105,7 +109,13 @@ class SetClock(SystemClock):
 @pytest.fixture
 def services(servers: Servers, database_url: str, tmp_path: Path) -> Iterator[Services]:
     """The product's services on a database, a file store and event streams of their own."""
-    settings = Settings(database_url=database_url, broker_url=servers.valkey.url, data_dir=tmp_path)
+    settings = Settings(
+        database_url=database_url,
+        broker_url=servers.valkey.url,
+        data_dir=tmp_path,
+        secret=SECRET,
+        api_key=KEY,
+    )
     db = database.Database(database_url, name="tests")
     yield Services(
         settings,

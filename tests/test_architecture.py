@@ -161,6 +161,8 @@ def test_a_query_has_one_name_and_says_what_it_means() -> None:
 CLOCK = "app/kernel/clock.py"
 CLOCK_EXCEPTIONS = {
     # module: what it may import, and why
+    "app/access/keys.py": {"secrets"},  # makes keys
+    "app/access/sessions.py": {"secrets"},  # makes the ids of sessions
     "app/adapters/embedded/procfile.py": {"time"},  # waits for real processes
     "app/adapters/embedded/server.py": {"time", "secrets"},  # waits for a server; makes its password
     "app/up.py": {"time", "secrets"},  # waits for the fleet; makes the local key

@@ -27,7 +27,12 @@ class Settings:
     broker_url: str = field(repr=False)
     data_dir: Path
     url: str = "http://127.0.0.1:8000"
-    api_key: str = field(default="", repr=False)
+    bind: str = ""  # where the web listens, host:port
+    secret: str = field(default="", repr=False)  # needed wherever others can reach the instance
+    api_key: str = field(default="", repr=False)  # of the instance itself: every workspace, every scope
+    trusted_proxies: int = 0  # how many stand before the web and add to X-Forwarded-For
+    rate_per_minute: int = 600  # requests with one key; 0: no limit
+    uploads_per_minute: int = 120  # of these, reports handed in
     storage_url: str = ""  # file:///… or s3://bucket/prefix; empty: a folder of data_dir
     storage_endpoint_url: str = ""  # of an S3-compatible service that is not Amazon's
     drop_dir: str = ""  # the watched folder; empty: a folder of data_dir
@@ -70,6 +75,9 @@ class Settings:
     def _kinds() -> dict[str, type]:
         numbers = {
             "drop_stable_seconds": float,
+            "trusted_proxies": int,
+            "rate_per_minute": int,
+            "uploads_per_minute": int,
             "upload_bytes": int,
             "unpacked_bytes": int,
             "staging_chunk_rows": int,

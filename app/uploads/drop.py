@@ -94,6 +94,7 @@ def _take(services: Services, dropped: Dropped) -> None:
             source="manual",
             client_id=dropped.client_id,
             filename=dropped.path.name,
+            who="file drop",
             # Taken once, also when the move below is lost to a crash or two scans meet.
             idempotency_key=f"drop:{dropped.path.name[:100]}:{stat.st_ino}:{stat.st_mtime_ns}:{stat.st_size}",
         )

@@ -33,6 +33,7 @@ class Request:
     currency: str | None = None
     force_partial: bool = False
     idempotency_key: str | None = None
+    who: str | None = None  # for the audit trail
 
     def __post_init__(self) -> None:
         if self.platform not in aliases.table():
@@ -110,6 +111,7 @@ def _record(services: Services, request: Request, upload_id: UUID) -> bool:
             currency=request.currency,
             force_partial=request.force_partial,
             idempotency_key=request.idempotency_key,
+            who=request.who,
         )
 
 

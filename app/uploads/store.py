@@ -12,6 +12,7 @@ from datetime import date, datetime
 from typing import Any, Self
 from uuid import UUID
 
+from app.access.principal import NOT_FOUND
 from app.adapters import queries
 from app.adapters.database import Connection, json_value
 from app.kernel import errors
@@ -81,7 +82,7 @@ class Claim:
 # -- intake
 
 
-def create_upload(conn: Connection, **upload: Any) -> bool:
+def create_upload(conn: Connection, *, who: str | None, **upload: Any) -> bool:
     """A new pending upload stands, without its file; False when its idempotency key was used before.
 
     Twice is as good as once: the answer to the first commit may have been lost.
@@ -93,7 +94,14 @@ def create_upload(conn: Connection, **upload: Any) -> bool:
         if upload["idempotency_key"] is None:
             raise errors.Deadlock("Two uploads of a workspace came in the same microsecond.")
         return False
-    add_audit(conn, upload["workspace_id"], upload["upload_id"], action="created", to_status="pending")
+    add_audit(
+        conn,
+        upload["workspace_id"],
+        upload["upload_id"],
+        action="created",
+        to_status="pending",
+        owner_id=who,
+    )
     return True
 
 
@@ -432,7 +440,7 @@ def get_upload(conn: Connection, upload_id: UUID) -> Any:
     """The upload's row; NotFound when the transaction's workspace has none of this id."""
     row = _sql.get_upload(conn, upload_id=upload_id)
     if row is None:
-        raise errors.NotFound("There is no such upload in this workspace.")
+        raise errors.NotFound(NOT_FOUND)
     return row
 
 
@@ -440,7 +448,7 @@ def upload_workspace(conn: Connection, upload_id: UUID) -> UUID:
     """The workspace of an upload, for a role that sees them all."""
     found = _sql.upload_workspace(conn, upload_id=upload_id)
     if found is None:
-        raise errors.NotFound("There is no such upload.")
+        raise errors.NotFound(NOT_FOUND)
     return found  # type: ignore[no-any-return]
 
 

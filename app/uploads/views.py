@@ -14,6 +14,7 @@ from uuid import UUID
 
 import flask
 
+from app.access import principal
 from app.kernel import errors
 from app.uploads import intake, store
 from app.uploads.codes import FILE_CODES, ROW_CODES, WARNINGS, row_sentence
@@ -42,6 +43,7 @@ def _services() -> Services:
 @blueprint.post("/v1/uploads")
 def create_upload() -> flask.Response:
     """Take in one report: multipart with a file, or a JSON body with the fields and `rows`."""
+    principal.require_scope("upload")  # before the body is read
     if flask.request.is_json:
         with _spooled(flask.request.stream) as body:
             return _created(_json_fields(body), body)
@@ -54,8 +56,10 @@ def create_upload() -> flask.Response:
 
 
 def _created(fields: dict[str, Any], file: BinaryIO) -> flask.Response:
+    workspace_id = cast(UUID, _uuid(fields, "workspace_id", required=True))
     request = intake.Request(
-        workspace_id=_uuid(fields, "workspace_id", required=True),  # type: ignore[arg-type]
+        workspace_id=workspace_id,
+        who=principal.require("upload", workspace_id).name,
         platform=str(fields.get("platform") or ""),
         source=str(fields.get("source") or "manual"),
         client_id=_uuid(fields, "client_id"),
@@ -127,7 +131,7 @@ def _uuid(fields: Any, name: str, *, required: bool = False) -> UUID | None:
 def list_uploads() -> flask.Response:
     """Uploads of one workspace, newest first."""
     query = flask.request.args
-    workspace_id = _uuid(query, "workspace_id", required=True)
+    workspace_id = _asked_workspace(query)
     status = query.get("status")
     if status and status not in UPLOAD.states:
         raise errors.Refused(f"The status is one of {', '.join(UPLOAD.states)}.", code="invalid_status")
@@ -243,16 +247,15 @@ def download_file(upload_id: UUID) -> flask.Response:
 @blueprint.post("/v1/uploads/<uuid:upload_id>/requeue")
 def requeue(upload_id: UUID) -> tuple[flask.Response, int]:
     """A failed or partial upload is on its way again; the reason stands in the audit log."""
+    who = principal.require_scope("ops").name
     body = flask.request.get_json(silent=True) if flask.request.is_json else flask.request.form
     reason = str(body.get("reason") or "").strip() if isinstance(body, Mapping) else ""
     if not reason:
         raise errors.Refused("Say why in the field `reason`: it stands in the audit log.")
     services = _services()
-    workspace_id = _workspace_of(upload_id)
+    workspace_id = _workspace_of(upload_id, "ops")
     with services.db.transaction("requeue", workspace_id) as conn:
-        status = store.requeue(
-            conn, upload_id, workspace_id=workspace_id, who=flask.g.actor, why=reason[:500]
-        )
+        status = store.requeue(conn, upload_id, workspace_id=workspace_id, who=who, why=reason[:500])
     stage = "parse" if status in ("pending", "processing") else "promote"
     services.dispatch.send(TASKS[stage])
     return flask.jsonify({"upload_id": upload_id, "status": status}), 202
@@ -262,7 +265,7 @@ def requeue(upload_id: UUID) -> tuple[flask.Response, int]:
 def performance() -> flask.Response:
     """Spend, impressions, clicks and conversions from daily_performance, for each currency."""
     query = flask.request.args
-    workspace_id = _uuid(query, "workspace_id", required=True)
+    workspace_id = _asked_workspace(query)
     by = [part for part in (query.get("by") or "day").split(",") if part]
     if unknown := set(by) - {"day", "platform", "campaign"}:
         raise errors.Refused(f"`by` takes day, platform and campaign, not {', '.join(unknown)}.")
@@ -391,9 +394,25 @@ def _rejected(row: Any) -> dict[str, Any]:
 # -- parameters
 
 
-def _workspace_of(upload_id: UUID) -> UUID:
+def _workspace_of(upload_id: UUID, scope: str = "read") -> UUID:
+    """Where the upload is looked for: in the workspace of the key, whatever upload is asked for.
+
+    Another workspace's upload is thereby what an unknown one is: a row that the policies do not show.
+    Only a key of every workspace looks up whose it is.
+    """
+    who = principal.require_scope(scope)
+    if who.workspace_id is not None:
+        return who.workspace_id
     with _services().db.transaction("dispatch") as conn:
         return store.upload_workspace(conn, upload_id)
+
+
+def _asked_workspace(query: Any) -> UUID:
+    """The workspace that is asked about, if the key may read there."""
+    principal.require_scope("read")
+    workspace_id = cast(UUID, _uuid(query, "workspace_id", required=True))
+    principal.require("read", workspace_id)
+    return workspace_id
 
 
 def _platform(query: Any) -> str | None:

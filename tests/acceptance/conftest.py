@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 
 from app.adapters import embedded
-from tests.conftest import Servers
+from tests.conftest import KEY, SECRET, Servers
 
 ROOT = Path(__file__).parent.parent.parent
-KEY = "a-key-of-this-test-run"
 TERMINAL = ("completed", "partial", "failed")
 
 
@@ -136,6 +135,7 @@ def environment(dsn: str, broker_url: str, data: Path) -> dict[str, str]:
         "HEADWORKS_BROKER_URL": broker_url,
         "HEADWORKS_DATA_DIR": str(data),
         "HEADWORKS_API_KEY": KEY,
+        "HEADWORKS_SECRET": SECRET,
         "HEADWORKS_FLOWER_PORT": str(embedded.free_port()),
         "HEADWORKS_DROP_STABLE_SECONDS": "0.5",
         "FLOWER_BASIC_AUTH": "tests:tests",

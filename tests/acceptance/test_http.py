@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import KEY, ROOT, Api, Problem, RunningFleet, multipart
-from tests.conftest import Servers
+from tests.acceptance.conftest import ROOT, Api, Problem, RunningFleet, multipart
+from tests.conftest import KEY, SECRET, Servers
 from tests.integration.threads import at_once
 
 HEADER = "Day,Campaign name,Campaign ID,Impressions,Clicks (all),Amount spent (USD)"
@@ -696,7 +696,7 @@ def test_metrics_count_what_every_process_did(api: Api, workspace: str) -> None:
 def secrets_of(fleet: RunningFleet) -> set[str]:
     urls = [fleet.env["HEADWORKS_DATABASE_URL"], fleet.env["HEADWORKS_BROKER_URL"]]
     passwords = {urllib.parse.urlsplit(url).password for url in urls}
-    return {word for word in passwords if word} | {KEY}
+    return {word for word in passwords if word} | {KEY, SECRET}
 
 
 def test_no_answer_holds_a_secret(fleet: RunningFleet, workspace: str) -> None:
@@ -719,7 +719,7 @@ def test_no_answer_holds_a_secret(fleet: RunningFleet, workspace: str) -> None:
 
 
 def test_no_log_holds_a_secret(fleet: RunningFleet) -> None:
-    assert len(secrets_of(fleet)) == 3
+    assert len(secrets_of(fleet)) == 4
     for log in (fleet.data / "logs").glob("*.log"):
         text = log.read_text(encoding="utf-8", errors="replace")
         assert set() == {word for word in secrets_of(fleet) if word in text}, log.name

@@ -29,7 +29,7 @@ from app.kernel import errors
 from app.uploads import intake, recover, store
 from app.uploads.services import Services
 from tests.acceptance.conftest import multipart
-from tests.conftest import Servers, SetClock, with_clock, work_off
+from tests.conftest import BEARER, Servers, SetClock, with_clock, work_off
 from tests.faults.world import report
 
 OwnerSql = Callable[[str], list[Any]]
@@ -106,7 +106,7 @@ def post(on_disk: Services) -> Iterator[Callable[..., tuple[int, dict[str, Any]]
 
     def send(content: bytes, key: str | None = None) -> tuple[int, dict[str, Any]]:
         body, content_type = multipart(content, fields)
-        headers = {"Content-Type": content_type, **({"Idempotency-Key": key} if key else {})}
+        headers = {"Content-Type": content_type, **BEARER, **({"Idempotency-Key": key} if key else {})}
         answer = client.post("/v1/uploads", data=body, headers=headers)
         if answer.status_code >= 400:
             assert answer.content_type == "application/problem+json"

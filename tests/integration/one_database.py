@@ -24,7 +24,7 @@ BEGIN
     LOOP
         EXECUTE 'DROP TABLE ' || day;
     END LOOP;
-    TRUNCATE workspaces, data_uploads, campaigns, ad_sets, ads, daily_metrics, outbox, audit
+    TRUNCATE workspaces, data_uploads, campaigns, ad_sets, ads, daily_metrics, outbox, audit, api_keys, sessions
         RESTART IDENTITY CASCADE;
 END
 $$

@@ -21,7 +21,9 @@ VERBS = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIG
 PRODUCTION = ("campaigns", "ad_sets", "ads", "daily_metrics")
 STAGING = ("staging_rows", "staging_id_resolution")
 VIEWS = ("waiting_uploads", "daily_performance")
-TABLES = ("workspaces", "data_uploads", *STAGING, *PRODUCTION, *VIEWS, "outbox", "audit")
+REPORTS = ("workspaces", "data_uploads", *STAGING, *PRODUCTION, *VIEWS, "outbox", "audit")
+ACCESS = ("api_keys", "sessions")
+TABLES = (*REPORTS, *ACCESS)
 
 GRANTS: dict[str, dict[str, str]] = {
     # role: what it may do to each table as a whole: Select, Insert, Update, Delete; not named: nothing
@@ -58,9 +60,13 @@ GRANTS: dict[str, dict[str, str]] = {
     # publishes and marks
     "relay": {"outbox": "SU", "audit": "SI"},
     # answers questions
-    "read": dict.fromkeys(TABLES, "S"),
+    "read": dict.fromkeys(REPORTS, "S"),
+    # finds out who makes a request, and sees nothing else; nobody else sees a key's hash
+    "access": {"api_keys": "SI", "sessions": "SID"},
 }
 COLUMNS = {
+    ("access", "api_keys"): {"revoked_at", "last_used_at"},
+    ("access", "sessions"): {"expires_at"},
     # what a lock on the workspace asks for
     ("requeue", "workspaces"): {"last_claimed_at"},
     # role, table: columns that it may update although not the table
@@ -80,6 +86,9 @@ EVERY_WORKSPACE = {
     ("dispatch", "audit"),
     ("relay", "outbox"),
     ("relay", "audit"),
+    # a key tells the workspace: until it is found there is none
+    ("access", "api_keys"),
+    ("access", "sessions"),
 }
 
 OURS = UUID("aaaaaaaa-0000-4000-8000-000000000001")
@@ -122,8 +131,19 @@ INSERTS = {
     ),
     "outbox": "INSERT INTO outbox (workspace_id, topic, key, payload) VALUES ('{ws}', 't', '{new}', '{{}}')",
     "audit": "INSERT INTO audit (workspace_id, action) VALUES ('{ws}', 'created')",
+    "api_keys": (
+        "INSERT INTO api_keys (id, secret_hash, workspace_id, scopes, name, created_by)"
+        " VALUES (left('{new}', 8), decode(repeat('00', 32), 'hex'), '{ws}', '{{read}}', 'n', 'tests')"
+    ),
+    "sessions": (
+        "INSERT INTO sessions (id_hash, key_id, expires_at) SELECT sha256('{new}'::bytea), min(id),"
+        " now() + interval '1 hour' FROM api_keys WHERE workspace_id = '{ws}'"
+    ),
 }
-WORKSPACE_COLUMN = {"workspaces": "id"}
+WORKSPACE_COLUMN = {
+    "workspaces": "id",
+    "sessions": "(SELECT workspace_id FROM api_keys k WHERE k.id = key_id)",
+}
 CHANGED_COLUMN = {
     # a column that some role may change, in each table
     "workspaces": "last_claimed_at = now()",
@@ -136,6 +156,8 @@ CHANGED_COLUMN = {
     "daily_metrics": "updated_at = now()",
     "outbox": "published_at = now()",
     "audit": "why = 'x'",
+    "api_keys": "last_used_at = now()",
+    "sessions": "expires_at = now()",
 }
 
 

@@ -29,7 +29,7 @@ from app.kernel import errors, retry
 from app.uploads import intake, parse, promote, recover, store, work
 from app.uploads.services import Services
 from app.uploads.states import MAX_ACTIVE_PER_WORKSPACE, MAX_ATTEMPTS
-from tests.conftest import Servers, SetClock, with_clock, work_off
+from tests.conftest import BEARER, Servers, SetClock, with_clock, work_off
 from tests.integration.adapters.test_blobs import CREDENTIALS
 from tests.integration.threads import wait_until
 from tests.integration.uploads.conftest import GOOD, WORKSPACE, Uploads, report
@@ -777,7 +777,9 @@ def post_report(services: Services, content: bytes, **headers: str) -> tuple[int
     app.extensions["services"] = services
     fields = {"workspace_id": str(WORKSPACE), "platform": "meta", "source": "manual"}
     answer = app.test_client().post(
-        "/v1/uploads", data={**fields, "file": (io.BytesIO(content), "report.csv")}, headers=headers
+        "/v1/uploads",
+        data={**fields, "file": (io.BytesIO(content), "report.csv")},
+        headers={**BEARER, **headers},
     )
     structlog.reset_defaults()
     return answer.status_code, json.loads(answer.data)

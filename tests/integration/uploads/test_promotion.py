@@ -20,7 +20,7 @@ from hypothesis import strategies
 from app import web
 from app.uploads import parse, production_store, promote, store, work
 from app.uploads.services import Services
-from tests.conftest import put_off, work_off
+from tests.conftest import BEARER, put_off, work_off
 from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.uploads.conftest import GOOD, WORKSPACE, Uploads, report
 
@@ -266,7 +266,7 @@ def requeue(services: Services) -> Iterator[Requeue]:
     client = web.create_app(services.settings).test_client()
 
     def post(upload_id: UUID, reason: str | None = "the table is mended") -> tuple[int, dict[str, Any]]:
-        answer = client.post(f"/v1/uploads/{upload_id}/requeue", json={"reason": reason})
+        answer = client.post(f"/v1/uploads/{upload_id}/requeue", json={"reason": reason}, headers=BEARER)
         return answer.status_code, json.loads(answer.data)
 
     yield post
