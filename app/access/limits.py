@@ -9,7 +9,7 @@ from app.adapters.buckets import Bucket, Buckets, Level
 from app.adapters.settings import Settings
 from app.kernel import errors
 
-FAILED_KEYS_PER_MINUTE = 30
+FAILED_KEYS_PER_MINUTE = 60
 """Keys that open nothing, from one address: a program with a dead key is told to slow down."""
 
 FAILED_LOGINS_PER_MINUTE = 10

@@ -24,8 +24,8 @@ BEGIN
     LOOP
         EXECUTE 'DROP TABLE ' || day;
     END LOOP;
-    TRUNCATE workspaces, data_uploads, campaigns, ad_sets, ads, daily_metrics, outbox, audit, api_keys, sessions
-        RESTART IDENTITY CASCADE;
+    TRUNCATE workspaces, data_uploads, campaigns, ad_sets, ads, daily_metrics, outbox, audit, api_keys,
+        sessions RESTART IDENTITY CASCADE;
 END
 $$
 """
