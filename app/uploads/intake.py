@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 from uuid import UUID
@@ -56,6 +57,9 @@ class Request:
         for text in (self.filename, self.idempotency_key):
             if text is not None and not cells.storable(text):
                 raise errors.Refused("A field holds a character that cannot be stored.")
+        # A name is printed in lists, at terminals too, where such a character is a command.
+        if any(unicodedata.category(character) == "Cc" for character in self.filename or ""):
+            raise errors.Refused("The file's name holds a control character.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from app.access import principal
 from app.kernel import errors
 from app.uploads import intake, store
 from app.uploads.codes import FILE_CODES, ROW_CODES, WARNINGS, row_sentence
-from app.uploads.reading import aliases, json_text, records
+from app.uploads.reading import aliases, cells, json_text, records
 from app.uploads.services import Services
 from app.uploads.states import UPLOAD
 from app.uploads.work import TASKS
@@ -252,6 +252,8 @@ def requeue(upload_id: UUID) -> tuple[flask.Response, int]:
     reason = str(body.get("reason") or "").strip() if isinstance(body, Mapping) else ""
     if not reason:
         raise errors.Refused("Say why in the field `reason`: it stands in the audit log.")
+    if not cells.storable(reason):
+        raise errors.Refused("The reason holds a character that cannot be stored.")
     services = _services()
     workspace_id = _workspace_of(upload_id, "ops")
     with services.db.transaction("requeue", workspace_id) as conn:

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from app.adapters import embedded
-from tests.acceptance.conftest import ROOT, Api
+from tests.acceptance.conftest import ROOT, Api, Problem
 from tests.conftest import CORPUS
 from tests.faults.world import report
 
@@ -97,6 +99,47 @@ def test_the_numbers_of_the_samples_are_printed(instance: Instance) -> None:
         "tiktok SGD 1101.410000 107038 956",
     ):
         assert numbers in printed
+
+
+def test_a_browser_at_the_machine_needs_no_key_and_a_rebound_name_has_none(instance: Instance) -> None:
+    url = f"http://127.0.0.1:{instance.port}/v1/uploads?workspace_id={uuid.uuid4()}"
+    status = {}
+    for host in (f"localhost:{instance.port}", f"evil.example:{instance.port}"):
+        request = urllib.request.Request(url, headers={"Host": host})
+        try:
+            with urllib.request.urlopen(request, timeout=10) as response:
+                status[host.partition(":")[0]] = response.status
+        except urllib.error.HTTPError as error:
+            with error:
+                status[host.partition(":")[0]] = error.code
+    assert status == {"localhost": 200, "evil.example": 401}
+
+
+def test_a_key_for_one_workspace_is_made_and_used(instance: Instance) -> None:
+    workspace = str(uuid.uuid4())
+    made = instance.cli("keys", "create", "--workspace", workspace, "--scope", "read", "--name", "CI")
+    assert made.returncode == 0, made.stderr
+    api = Api(f"http://127.0.0.1:{instance.port}", made.stdout.strip())
+    assert api.get("/v1/uploads", workspace_id=workspace)["uploads"] == []
+    with pytest.raises(Problem, match="404"):
+        api.get("/v1/uploads", workspace_id=str(uuid.uuid4()))
+
+
+def test_with_a_database_of_one_s_own_it_does_not_start_without_a_secret(tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("HEADWORKS_")}
+    argv = [sys.executable, "-m", "app.cli", "up", "--data", str(tmp_path / "data")]
+    argv += ["--port", str(embedded.free_port())]
+    for secret in ("", "too short"):
+        own = {
+            "HEADWORKS_DATABASE_URL": "postgresql://me:pw@db.example/headworks",
+            "HEADWORKS_SECRET": secret,
+        }
+        ended = subprocess.run(
+            argv, cwd=ROOT, env={**env, **own}, capture_output=True, text=True, timeout=60, check=False
+        )
+        said = ended.stderr.strip().splitlines()
+        assert (ended.returncode, len(said)) == (1, 1) and "HEADWORKS_SECRET" in said[0], ended
+        assert "pw" not in said[0]
 
 
 def test_the_command_line_hands_in_watches_and_shows(instance: Instance) -> None:

@@ -1,0 +1,622 @@
+"""Two workspaces on one instance: neither sees the other's things, by whatever way it asks.
+
+What is compared: a request that names another workspace's things, and the same request with ids of
+nothing. No byte of the two answers may differ, and nothing of the other workspace may be in them.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.parse
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import structlog
+
+from app import cli, web
+from app.access import keys, sessions
+from app.adapters import database
+from app.adapters.settings import Settings
+from tests.acceptance.conftest import ROOT, Api, RunningFleet, multipart
+from tests.conftest import KEY, SECRET, Servers
+
+EVERY_SCOPE = frozenset({"upload", "read", "ops"})
+MARK = "Nobody else's campaign"
+WAYS_IN = ("key", "session")
+
+
+def report(name: str) -> bytes:
+    return (
+        "Day,Campaign name,Campaign ID,Impressions,Clicks (all),Amount spent (USD)\n"
+        f"2025-05-01,{name},101,100,10,1.50\n2025-05-02,{name},101,x,20,2.50\n"
+    ).encode()
+
+
+# -- asking
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: str
+
+    @property
+    def seen(self) -> str:
+        """All that the asker sees, without what differs between any two requests."""
+        headers = {k: v for k, v in self.headers.items() if k not in VARYING}
+        text = f"{self.status} {sorted(headers.items())} {self.body}"
+        text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "<id>", text)
+        text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*\+00:00", "<time>", text)
+        return re.sub(r"headworks_session=[\w-]{43}; Expires=[^;]+", "<session>", text)
+
+
+VARYING = ("date", "ratelimit", "content-length")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request, before it is sent."""
+
+    method: str
+    path: str
+    query: list[tuple[str, str]] = field(default_factory=list)
+    form: list[tuple[str, str]] = field(default_factory=list)
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def send(self, url: str, key: str | None) -> Answer:
+        headers = dict(self.headers)
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        data: bytes | None = None
+        if self.form:
+            file = dict(self.form).get("file")
+            if file is None:
+                data = urllib.parse.urlencode(self.form).encode()
+                headers["Content-Type"] = "application/x-www-form-urlencoded"
+            else:
+                rest = [pair for pair in self.form if pair[0] != "file"]
+                data, headers["Content-Type"] = form_with_file(file.encode(), rest)
+        elif self.body is not None:
+            data, headers["Content-Type"] = json.dumps(self.body).encode(), "application/json"
+        path = f"{self.path}?{urllib.parse.urlencode(self.query)}" if self.query else self.path
+        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
+        try:
+            connection.request(self.method, path, body=data, headers=headers)
+            answer = connection.getresponse()
+            text = answer.read().decode("utf-8", "replace")
+            found: dict[str, str] = {}
+            for name, value in answer.getheaders():
+                found[name.lower()] = f"{found[name.lower()]}, {value}" if name.lower() in found else value
+            return Answer(answer.status, found, text)
+        finally:
+            connection.close()
+
+
+def form_with_file(content: bytes, fields: list[tuple[str, str]]) -> tuple[bytes, str]:
+    """A multipart body in which a field may stand twice."""
+    boundary = uuid.uuid4().hex
+    body = b"".join(
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+        for name, value in fields
+    )
+    file, content_type = multipart(content, {})
+    inner = content_type.rpartition("=")[2]
+    return body + file.replace(inner.encode(), boundary.encode()), f"multipart/form-data; boundary={boundary}"
+
+
+# -- two workspaces
+
+
+@dataclass(frozen=True)
+class Workspace:
+    id: str
+    upload_id: str
+    client_id: str
+    key: str
+    idempotency_key: str
+
+
+@dataclass(frozen=True)
+class Two:
+    """Ours asks; theirs is not to be seen."""
+
+    url: str
+    ours: Workspace
+    theirs: Workspace
+
+
+@pytest.fixture(scope="module")
+def access(fleet: RunningFleet) -> Iterator[database.Database]:
+    db = database.Database(fleet.dsn, name="tests")
+    yield db
+    db.close()
+
+
+def new_key(db: database.Database, workspace_id: str | None, scopes: frozenset[str] = EVERY_SCOPE) -> str:
+    return keys.create(
+        db,
+        workspace_id=uuid.UUID(workspace_id) if workspace_id else None,
+        scopes=scopes,
+        name="CI",
+        created_by="tests",
+    ).text
+
+
+@pytest.fixture(scope="module")
+def both(fleet: RunningFleet, access: database.Database) -> Two:
+    def workspace(name: str) -> Workspace:
+        id_, client_id = str(uuid.uuid4()), str(uuid.uuid4())
+        api = Api(fleet.api.url, new_key(access, id_))
+        fields = {"workspace_id": id_, "platform": "meta", "filename": f"{name}.csv", "force_partial": "true"}
+        # The same bytes again, once for each way of being let in: what repeats them is a duplicate.
+        sent = [
+            *(
+                api.upload(report(name), headers={"Idempotency-Key": f"{by} {id_}"}, **fields)
+                for by in WAYS_IN
+            ),
+            api.upload(report(name), client_id=client_id, **fields),
+        ]
+        for answer in sent:
+            assert api.finished(answer["upload_id"])["status"] == "completed"
+        return Workspace(id_, sent[-1]["upload_id"], client_id, api.key, "")
+
+    return Two(fleet.api.url, workspace("Ours"), workspace(MARK))
+
+
+@pytest.fixture
+def two(both: Two, access: database.Database, fleet: RunningFleet, servers: Servers) -> Two:
+    """Both workspaces, with no upload on its way; ours with a key whose requests nobody has counted."""
+    on_their_way = (
+        f"SELECT id FROM data_uploads WHERE workspace_id = '{both.ours.id}' AND finished_at IS NULL"
+    )
+    deadline = time.monotonic() + 60
+    while servers.sql(on_their_way, dsn=fleet.dsn):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return replace(both, ours=replace(both.ours, key=new_key(access, both.ours.id)))
+
+
+# -- every route
+
+FIELDS = {"platform": "meta", "source": "manual", "file": report("Ours").decode()}
+
+
+@dataclass(frozen=True)
+class Route:
+    """What the table says of one route and method."""
+
+    scope: str | None = None  # None: for everybody
+    names: str | None = None  # the parameter by which it is asked for a workspace; None: by its path
+    form: dict[str, str] = field(default_factory=dict)
+
+
+ROUTES = {
+    # rule and method
+    ("/v1/uploads", "POST"): Route("upload", "form", FIELDS),
+    ("/v1/uploads", "GET"): Route("read", "query"),
+    ("/v1/uploads/<uuid:upload_id>", "GET"): Route("read"),
+    ("/v1/uploads/<uuid:upload_id>/errors", "GET"): Route("read"),
+    ("/v1/uploads/<uuid:upload_id>/errors.csv", "GET"): Route("read"),
+    ("/v1/uploads/<uuid:upload_id>/file", "GET"): Route("read"),
+    ("/v1/uploads/<uuid:upload_id>/requeue", "POST"): Route("ops", None, {"reason": "a test"}),
+    ("/v1/performance", "GET"): Route("read", "query"),
+    ("/logout", "POST"): Route("a session"),
+    ("/login", "GET"): Route(),
+    ("/login", "POST"): Route(None, None, {"key": "KEY"}),
+    ("/healthz", "GET"): Route(),
+    ("/readyz", "GET"): Route(),
+    ("/metrics", "GET"): Route(),
+    ("/static/<path:filename>", "GET"): Route(),
+    ("/access/static/<path:filename>", "GET"): Route(),
+}
+
+
+@pytest.fixture(scope="module")
+def url_map(fleet: RunningFleet) -> Any:
+    app = web.create_app(Settings.from_env(fleet.env))
+    app.extensions["services"].db.close()
+    structlog.reset_defaults()
+    return app.url_map
+
+
+def test_every_route_has_its_line_in_the_table(url_map: Any) -> None:
+    found = {(rule.rule, method) for rule in url_map.iter_rules() for method in rule.methods}
+    assert set(ROUTES) == {(rule, method) for rule, method in found if method not in ("HEAD", "OPTIONS")}
+
+
+def ask(rule: str, method: str, by: Workspace) -> Ask:
+    """The plain request of this route for a workspace's own things."""
+    route = ROUTES[rule, method]
+    path = rule.replace("<uuid:upload_id>", by.upload_id).replace("<path:filename>", "login.css")
+    assert "<" not in path, "say here what stands in this place of the path"
+    named = [("workspace_id", by.id)]
+    form = [(name, by.key if value == "KEY" else value) for name, value in route.form.items()]
+    return Ask(
+        method,
+        path,
+        query=named if route.names == "query" else [],
+        form=[*named, *form] if route.names == "form" else form,
+    )
+
+
+def ids(asked: Ask, of: Workspace) -> list[tuple[str, str]]:
+    named = [("workspace_id", of.id), ("upload_id", of.upload_id), ("client_id", of.client_id)]
+    # An upload may name any client, and would then be found under it.
+    return named[:2] if asked.method == "POST" else named
+
+
+def foreign_path(asked: Ask, ours: Workspace, theirs: Workspace) -> Ask:
+    return replace(asked, path=asked.path.replace(ours.upload_id, theirs.upload_id))
+
+
+def foreign_name(asked: Ask, ours: Workspace, theirs: Workspace) -> Ask:
+    """Their workspace where ours is named."""
+
+    def swap(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        return [(name, theirs.id if value == ours.id else value) for name, value in pairs]
+
+    return replace(asked, query=swap(asked.query), form=swap(asked.form))
+
+
+def with_headers(asked: Ask, theirs: Workspace) -> Ask:
+    names = ("X-Workspace-Id", "Workspace-Id", "X-Headworks-Workspace", "X-Tenant-Id", "X-Upload-Id")
+    path = f"/v1/uploads/{theirs.upload_id}"
+    paths = dict.fromkeys(("X-Original-Url", "X-Rewrite-Url", "X-Forwarded-Prefix"), path)
+    more = {"Idempotency-Key": theirs.idempotency_key, "X-User": theirs.key[:11]}
+    return replace(asked, headers={**dict.fromkeys(names, theirs.id), **paths, **more})
+
+
+def with_cookies(asked: Ask, theirs: Workspace) -> Ask:
+    pairs = [*ids(asked, theirs), ("session", theirs.id), ("key", theirs.key[:11])]
+    return replace(asked, headers={"Cookie": "; ".join(f"{name}={value}" for name, value in pairs)})
+
+
+def with_form(asked: Ask, theirs: Workspace, *, first: bool) -> Ask:
+    more = ids(asked, theirs)
+    return replace(asked, form=[*more, *asked.form] if first else [*asked.form, *more])
+
+
+def with_query(asked: Ask, theirs: Workspace, *, first: bool) -> Ask:
+    more = ids(asked, theirs)
+    return replace(asked, query=[*more, *asked.query] if first else [*asked.query, *more])
+
+
+def with_json(asked: Ask, theirs: Workspace) -> Ask:
+    body = {**dict(asked.form), **dict(ids(asked, theirs)), "source": "api", "rows": []}
+    return replace(asked, form=[], body=body)
+
+
+WAYS = {
+    # where the ids of the other workspace stand
+    "the path": foreign_path,
+    "where the workspace is named": foreign_name,
+    "a query before ours": lambda a, _, t: with_query(a, t, first=True),
+    "a query after ours": lambda a, _, t: with_query(a, t, first=False),
+    "form fields before ours": lambda a, _, t: with_form(a, t, first=True),
+    "form fields after ours": lambda a, _, t: with_form(a, t, first=False),
+    "a JSON body": lambda a, _, t: with_json(a, t),
+    "headers": lambda a, _, t: with_headers(a, t),
+    "cookies": lambda a, _, t: with_cookies(a, t),
+    "everywhere at once": lambda a, o, t: with_cookies(
+        with_query(with_form(foreign_path(a, o, t), t, first=True), t, first=True), t
+    ),
+}
+
+
+def log_in(url: str, key: str) -> dict[str, str]:
+    """The headers with which a browser's page sends a request of a session of this key."""
+    answer = Ask("POST", "/login", form=[("key", key)]).send(url, None)
+    assert answer.status == 303
+    cookie = answer.headers["set-cookie"].partition(";")[0]
+    token = sessions.csrf_token(SECRET, cookie.partition("=")[2])
+    return {"Cookie": cookie, "X-CSRF-Token": token, "Origin": url, "Sec-Fetch-Site": "same-origin"}
+
+
+def send(asked: Ask, two: Two, by: str) -> Answer:
+    """The answer to ours, by the key itself or by a new session of it."""
+    if by == "key":
+        return asked.send(two.url, two.ours.key)
+    browser = log_in(two.url, two.ours.key)
+    cookie = "; ".join(filter(None, [browser["Cookie"], asked.headers.get("Cookie")]))
+    return replace(asked, headers={**asked.headers, **browser, "Cookie": cookie}).send(two.url, None)
+
+
+STATE = [
+    # whatever a request could change of a workspace; the relay and the audit of events go on meanwhile
+    "SELECT t::text FROM data_uploads t WHERE workspace_id = '{}' ORDER BY id",
+    "SELECT t::text FROM audit t WHERE workspace_id = '{}' AND action <> 'event_received' ORDER BY id",
+    "SELECT t.id FROM outbox t WHERE workspace_id = '{}' ORDER BY id",
+    "SELECT t::text FROM campaigns t WHERE workspace_id = '{}' ORDER BY id",
+    "SELECT t::text FROM daily_metrics t WHERE workspace_id = '{}' ORDER BY 1",
+]
+
+
+def state_of(workspace: Workspace, fleet: RunningFleet, servers: Servers) -> Any:
+    return [servers.sql(statement.format(workspace.id), dsn=fleet.dsn) for statement in STATE]
+
+
+ROUTE_IDS = [f"{method} {rule}" for rule, method in ROUTES]
+CLOSED = [place for place, route in ROUTES.items() if route.scope is not None]
+
+
+@pytest.mark.parametrize("by", WAYS_IN)
+@pytest.mark.parametrize(("rule", "method"), ROUTES, ids=ROUTE_IDS)
+def test_another_workspace_is_as_if_it_were_not_there(
+    rule: str, method: str, by: str, two: Two, fleet: RunningFleet, servers: Servers
+) -> None:
+    theirs = replace(two.theirs, idempotency_key=f"{by} {two.theirs.id}")
+    before = state_of(theirs, fleet, servers)
+    for way, change in WAYS.items():
+        a, b, c, d = (str(uuid.uuid4()) for _ in range(4))
+        nothing = Workspace(a, b, c, f"hw_aaaaaaaa_{theirs.key[12:]}", d)
+        asked = ask(rule, method, two.ours)
+        foreign = send(change(asked, two.ours, theirs), two, by)
+        unknown = send(change(asked, two.ours, nothing), two, by)
+        for mark in (theirs.id, theirs.upload_id, theirs.client_id, theirs.key, MARK):
+            assert mark not in foreign.body and mark not in str(foreign.headers), way
+        assert foreign.status < 500 and foreign.status != 429, (way, foreign)
+        if rule != "/metrics":  # which counts on
+            assert unknown.seen == foreign.seen, way
+        if way == names_it(rule, method):
+            assert foreign.status == 404, (way, foreign)
+    assert before == state_of(theirs, fleet, servers)
+
+
+def names_it(rule: str, method: str) -> str | None:
+    """The way in which this route is really asked for another workspace's things."""
+    route = ROUTES[rule, method]
+    if route.scope not in EVERY_SCOPE:
+        return None
+    return "where the workspace is named" if route.names else "the path"
+
+
+@pytest.mark.parametrize(("rule", "method"), ROUTES, ids=ROUTE_IDS)
+def test_ones_own_workspace_is_there(rule: str, method: str, two: Two) -> None:
+    # The comparison above would hold as well if nothing worked at all.
+    answer = ask(rule, method, two.ours).send(two.url, two.ours.key)
+    expected = {"/static/<path:filename>": 404, "/v1/uploads/<uuid:upload_id>/requeue": 409}
+    usual = {"POST": (201, 303), "GET": (200,)}[method]
+    assert answer.status in ((expected[rule],) if rule in expected else usual), answer
+    if ROUTES[rule, method].scope == "read":
+        assert "Ours" in answer.body or two.ours.upload_id in answer.body or "2025-05-01" in answer.body
+
+
+@pytest.mark.parametrize(("rule", "method"), CLOSED)
+def test_without_a_key_only_open_routes_answer(rule: str, method: str, two: Two) -> None:
+    plain, key = ask(rule, method, two.ours), two.ours.key
+    places = [
+        {},
+        {"query": [*plain.query, ("key", key), ("api_key", key), ("access_token", key)]},
+        {"form": [*plain.form, ("key", key), ("api_key", key), ("access_token", key)]},
+        {"headers": {"X-Api-Key": key, "Api-Key": key, "X-Authorization": f"Bearer {key}"}},
+        {"headers": {"Proxy-Authorization": f"Bearer {key}"}},
+        {
+            "headers": {
+                "Cookie": f"key={key}; api_key={key}; headworks_session={key}; Authorization=Bearer {key}"
+            }
+        },
+        {"headers": {"X-Forwarded-For": "127.0.0.1", "X-Real-Ip": "127.0.0.1"}},
+        {"headers": {"Host": "localhost"}},
+    ]
+    for change in places:
+        answer = replace(plain, **change).send(two.url, None)
+        assert (answer.status, json.loads(answer.body)["code"]) == (401, "unauthorized"), change
+
+
+@pytest.mark.parametrize("scope", sorted(EVERY_SCOPE))
+def test_a_key_with_one_scope_uses_its_routes_alone(scope: str, two: Two, access: database.Database) -> None:
+    key = new_key(access, two.ours.id, frozenset({scope}))
+    for (rule, method), route in ROUTES.items():
+        if route.scope in EVERY_SCOPE:
+            answer = ask(rule, method, two.ours).send(two.url, key)
+            assert (route.scope != scope) == (answer.status == 403), (rule, method, answer)
+
+
+@pytest.mark.parametrize(("rule", "method"), ROUTES, ids=ROUTE_IDS)
+def test_every_answer_has_the_headers_that_keep_a_browser_safe(rule: str, method: str, two: Two) -> None:
+    for key in (two.ours.key, None):
+        answer = ask(rule, method, two.ours).send(two.url, key)
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'self'" in policy and "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "same-origin"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+        assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+        assert "camera=()" in answer.headers["permissions-policy"]
+        static = "static" in rule and answer.status == 200
+        assert static or answer.headers["cache-control"] == "no-store"
+        assert "strict-transport-security" not in answer.headers  # it is plain http here
+
+
+def test_open_routes_tell_nothing_about_a_workspace(two: Two) -> None:
+    for (rule, method), route in ROUTES.items():
+        if route.scope is None and method == "GET":
+            for of in (two.ours, two.theirs):
+                answer = ask(rule, method, of).send(two.url, None)
+                for mark in (of.id, of.upload_id, of.client_id, of.key[3:11], MARK, "Ours"):
+                    assert mark not in answer.body, rule
+
+
+# -- who did it
+
+
+def test_the_audit_trail_names_the_key_and_the_drop_folder(
+    both: Two, two: Two, fleet: RunningFleet, access: database.Database
+) -> None:
+    api = Api(two.url, two.ours.key)
+    history = api.get(f"/v1/uploads/{two.ours.upload_id}")["history"]
+    assert history[0]["owner"] == f"key {both.ours.key[:11]} (CI)"
+    failed = api.upload(b"a,b\n1,2\n", workspace_id=two.ours.id, platform="meta")["upload_id"]
+    assert api.finished(failed)["status"] == "failed"
+    operator = new_key(access, None, frozenset({"ops"}))
+    Api(two.url, operator).post_json(f"/v1/uploads/{failed}/requeue", {"reason": "again"})
+    moves = [(e["action"], e["owner"]) for e in api.get(f"/v1/uploads/{failed}")["history"]]
+    assert ("requeued", f"key {operator[:11]} (CI)") in moves
+    folder = fleet.data / "drop" / two.ours.id / "meta"
+    folder.mkdir(parents=True)
+    (folder / "dropped.csv").write_bytes(report("Ours"))
+    deadline = time.monotonic() + 30
+    while not (found := [u for u in uploads(api, two) if u["filename"] == "dropped.csv"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert api.get(f"/v1/uploads/{found[0]['upload_id']}")["history"][0]["owner"] == "file drop"
+
+
+def uploads(api: Api, two: Two) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = api.get("/v1/uploads", workspace_id=two.ours.id)["uploads"]
+    return found
+
+
+# -- names that want to be more than names
+
+NAMES = [
+    "../../../etc/passwd", "..\\..\\x.csv", "/etc/passwd", "a/../../b.csv", "a.csv\" ; filename=\"b.html",
+    "a.csv%0d%0aX-Injected: yes", "<script>alert(1)</script>.csv", "{{7*7}}.csv", "=cmd|' /C calc'!A0",
+    "a" * 5000, "‮fdp.csv", ".", "-", "名前.csv",
+]  # fmt: skip
+
+
+def test_a_file_s_name_is_text_and_never_a_path_or_a_header(two: Two, fleet: RunningFleet) -> None:
+    api = Api(two.url, two.ours.key)
+    for name in NAMES:
+        answer = api.upload(
+            report("Ours"), workspace_id=two.ours.id, platform="meta", filename=name, force_partial="true"
+        )
+        upload_id = answer["upload_id"]
+        assert api.get(f"/v1/uploads/{upload_id}")["filename"] == name[:255]
+        for end in ("", "/errors", "/errors.csv", "/file"):
+            shown = Ask("GET", f"/v1/uploads/{upload_id}{end}").send(two.url, two.ours.key)
+            assert shown.status == 200 and "x-injected" not in shown.headers
+            disposition = shown.headers.get("content-disposition", "")
+            assert re.fullmatch(rf'(attachment; filename="(rejected-)?{upload_id}(\.csv)?")?', disposition)
+        stored = fleet.data / "files" / "uploads" / two.ours.id / upload_id
+        assert stored.read_bytes() == report("Ours")
+
+
+@pytest.mark.parametrize(
+    "name", ["a\r\nX-Injected: yes.csv", "a\nb", "a\x1b[2J.csv", "a\x7f", "a\x9b2J", "\t"]
+)
+def test_a_file_s_name_with_control_characters_is_refused(name: str, two: Two) -> None:
+    body = {"workspace_id": two.ours.id, "platform": "meta", "source": "api", "filename": name, "rows": []}
+    answer = Ask("POST", "/v1/uploads", body=body).send(two.url, two.ours.key)
+    assert (answer.status, json.loads(answer.body)["code"]) == (422, "invalid_request")
+
+
+IDS = [
+    "..",
+    "../x",
+    "%2e%2e%2f",
+    "a\r\nX-Injected: 1",
+    "a b",
+    "{}",
+    "",
+    "null",
+    "0",
+    "é",
+    "x" * 5000,
+    "'; --",
+]
+
+
+@pytest.mark.parametrize("name", ["workspace_id", "client_id", "created_by"])
+def test_an_id_is_an_id_and_nothing_else(name: str, two: Two) -> None:
+    for value in IDS:
+        form = {"workspace_id": two.ours.id, **FIELDS, name: value}
+        answer = Ask("POST", "/v1/uploads", form=list(form.items())).send(two.url, two.ours.key)
+        optional = value == "" and name != "workspace_id"
+        assert answer.status == (201 if optional else 422), (value, answer)
+        assert "x-injected" not in answer.headers
+
+
+def test_a_reason_is_stored_as_it_is_or_refused(two: Two) -> None:
+    for reason, status in (("a\r\nX-Injected: 1", 409), ("a\x00b", 422), ("x" * 100_000, 409)):
+        asked = Ask("POST", f"/v1/uploads/{two.ours.upload_id}/requeue", body={"reason": reason})
+        answer = asked.send(two.url, two.ours.key)
+        assert (answer.status, "x-injected" in answer.headers) == (status, False), answer
+
+
+# -- the command line
+
+
+def headworks(fleet: RunningFleet, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "app.cli", *arguments],
+        cwd=ROOT, env=fleet.env, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_a_key_is_made_listed_and_revoked_at_the_command_line(fleet: RunningFleet, two: Two) -> None:
+    workspace_id = str(uuid.uuid4())
+    made = headworks(
+        fleet, "keys", "create", "--workspace", workspace_id, "--scope", "read", "--scope", "upload",
+        "--name", "nightly", "--expires", "30",
+    )  # fmt: skip
+    key = made.stdout.strip()
+    assert (made.returncode, made.stdout) == (0, f"{key}\n") and keys.parse(key) is not None
+    path = f"/v1/uploads?workspace_id={workspace_id}"
+    assert Ask("GET", path).send(two.url, key).status == 200
+    listed = headworks(fleet, "keys", "list", "--workspace", workspace_id)
+    cells = listed.stdout.rstrip("\n").split("\t")
+    assert cells[:4] == [key[:11], workspace_id, "read,upload", "nightly"]
+    assert key[12:] not in listed.stdout and "last used 20" in listed.stdout
+    revoked = headworks(fleet, "keys", "revoke", key)
+    assert (revoked.returncode, key[12:] in revoked.stderr + revoked.stdout) == (0, False)
+    assert Ask("GET", path).send(two.url, key).status == 401
+
+
+WRONG = [
+    # arguments                                                                 exit code, what is said
+    (["create", "--scope", "read"], 2, "--workspace"),
+    (["create", "--workspace", "7", "--scope", "read"], 2, "UUID"),
+    (["create", "--all-workspaces"], 2, "--scope"),
+    (["create", "--all-workspaces", "--scope", "root"], 2, "root"),
+    (["create", "--all-workspaces", "--workspace", str(uuid.uuid4()), "--scope", "read"], 2, "not allowed"),
+    (["create", "--all-workspaces", "--scope", "read", "--expires", "0"], 2, "days"),
+    (["create", "--all-workspaces", "--scope", "read", "--name", "a\nb"], 2, "printable"),
+    (["revoke", "zzzzzzzz"], 1, "hw_zzzzzzzz"),
+    (["revoke", "'; --"], 1, "public id"),
+]
+
+
+def test_the_command_line_refuses_in_words(
+    fleet: RunningFleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADWORKS_DATABASE_URL", fleet.dsn)
+    for arguments, code, said in WRONG:
+        try:
+            ended = cli.main(["keys", *arguments])
+        except SystemExit as stopped:  # the parser's own way
+            ended = stopped.code  # type: ignore[assignment]
+        printed = capsys.readouterr()
+        assert (ended, printed.out) == (code, "") and said in printed.err, (arguments, printed)
+
+
+# -- logs
+
+
+def test_no_log_of_the_fleet_holds_a_key_a_session_or_a_token(fleet: RunningFleet, two: Two) -> None:
+    cookies = log_in(two.url, two.ours.key)
+    session_id = cookies["Cookie"].partition("=")[2]
+    for headers in (
+        cookies,
+        {**cookies, "X-CSRF-Token": "wrong"},
+        {"Authorization": f"Bearer {two.ours.key}x"},
+    ):
+        Ask("POST", "/v1/uploads", form=[("csrf_token", "x")], headers=headers).send(two.url, None)
+    Ask("POST", "/login", form=[("key", two.ours.key + "x")]).send(two.url, None)
+    secrets = {two.ours.key[12:], two.theirs.key[12:], session_id, cookies["X-CSRF-Token"], KEY, SECRET}
+    logs = sorted((fleet.data / "logs").glob("*.log"))
+    assert "key_refused" in (fleet.data / "logs" / "web.log").read_text(encoding="utf-8")
+    for log in logs:
+        text = log.read_text(encoding="utf-8", errors="replace")
+        assert set() == {secret for secret in secrets if secret in text}, log.name
