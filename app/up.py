@@ -171,6 +171,7 @@ def _check_secret(instance: Instance) -> None:
         if getattr(instance, f"{name}_url")
     ]
     exposure.check_secret(os.environ.get("HEADWORKS_SECRET", ""), reason=own[0] if own else None)
+    exposure.check_own_key(instance.api_key)
 
 
 def _foreign(variable: str, own: Service) -> str:

@@ -12,6 +12,7 @@ from app.adapters.settings import Settings
 from app.kernel import errors
 
 SECRET_CHARACTERS = 32
+OWN_KEY_CHARACTERS = 20
 
 
 class NotSafeToStart(errors.Fatal):
@@ -27,6 +28,7 @@ def check(settings: Settings) -> bool:
     own data folder, and without HEADWORKS_SECRET. Everything else needs that secret, and keys.
     """
     check_secret(settings.secret, reason=None if settings.secret else _reachable_by(settings))
+    check_own_key(settings.api_key)
     if not settings.secret and not settings.api_key:
         raise NotSafeToStart(
             "HEADWORKS_API_KEY is not set: `headworks up` makes one, or set HEADWORKS_SECRET."
@@ -45,6 +47,20 @@ def check_secret(secret: str, *, reason: str | None) -> None:
         raise NotSafeToStart(
             f"HEADWORKS_SECRET is not set, and {reason}: set it to at least {SECRET_CHARACTERS} random"
             " characters (`openssl rand -hex 32`), so that nothing is shown without a key."
+        )
+
+
+def check_own_key(api_key: str) -> None:
+    """The instance's own key, if it has one, is fit to open every workspace; else NotSafeToStart."""
+    if api_key.startswith("hw_"):
+        raise NotSafeToStart(
+            "HEADWORKS_API_KEY is a key that `headworks keys create` made, and would open every workspace as"
+            " the instance's own: start the instance from a shell that does not set it."
+        )
+    if api_key and len(api_key) < OWN_KEY_CHARACTERS:
+        raise NotSafeToStart(
+            f"HEADWORKS_API_KEY has {len(api_key)} characters and opens every workspace: it needs at least"
+            f" {OWN_KEY_CHARACTERS}."
         )
 
 

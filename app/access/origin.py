@@ -17,7 +17,7 @@ class Headers(Protocol):
         """The header's value; None when there is none."""
 
 
-FORWARDED = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip")
+FORWARDED = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip")
 """What a proxy adds: behind one, the peer's address says nothing about who asks."""
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")

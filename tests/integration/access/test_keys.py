@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.access import keys
+from app.access import keys, principal
 from app.kernel import errors
 from tests.conftest import KEY
 from tests.integration.access.conftest import EVERY_SCOPE, LIST, OURS, THEIRS, Web
@@ -188,6 +188,13 @@ def test_a_header_wins_over_a_session(site: Web) -> None:
     refused(client.get(LIST, headers={"Authorization": "Bearer wrong"}), 401, "unauthorized")
     theirs = {"Authorization": f"Bearer {site.key(THEIRS).text}"}
     refused(client.get(LIST, headers=theirs), 404, "not_found")
+
+
+def test_after_a_request_nobody_is_let_in_any_more(site: Web) -> None:
+    assert site.get(key=site.key().text).status_code == 200
+    with pytest.raises(errors.Refused) as refusal:
+        principal.current()
+    assert refusal.value.code == "unauthorized"
 
 
 # -- scopes

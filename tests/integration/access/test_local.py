@@ -68,6 +68,7 @@ STRANGERS = [
     ("127.0.0.1", {"Forwarded": "for=192.0.2.7"}, "a proxy of the standard"),
     ("127.0.0.1", {"X-Real-IP": "192.0.2.7"}, "a proxy of another habit"),
     ("127.0.0.1", {"Via": "1.1 proxy"}, "a proxy that says so"),
+    ("127.0.0.1", {"X-Forwarded-Proto": "https"}, "a proxy that speaks https"),
     ("127.0.0.1", {"Authorization": "Bearer wrong"}, "a key that is none"),
     ("127.0.0.1", {"Authorization": ""}, "an empty key"),
 ]
@@ -175,6 +176,17 @@ UNSAFE = [
     ({"secret": "x" * 31}, "31 characters"),
     ({"api_key": ""}, "HEADWORKS_API_KEY"),
 ]
+
+
+@pytest.mark.parametrize("secret", ["", SECRET])
+@pytest.mark.parametrize("api_key", ["hw_abcdefgh_" + "s" * 43, "short"])
+def test_an_own_key_that_is_somebody_s_or_weak_is_refused(
+    api_key: str, secret: str, services: Services, embedded: dict[str, Any]
+) -> None:
+    settings = replace(services.settings, **{**embedded, "secret": secret, "api_key": api_key})
+    with pytest.raises(exposure.NotSafeToStart, match="HEADWORKS_API_KEY") as refusal:
+        exposure.check(settings)
+    assert api_key not in refusal.value.sentence
 
 
 @pytest.mark.parametrize(("change", "named"), UNSAFE)
