@@ -17,9 +17,11 @@ import werkzeug.test
 from app import web
 from app.access import keys, principal
 from app.access import views as access
+from app.adapters import blobs, database, signals
 from app.adapters.settings import Settings
+from app.kernel.clock import SystemClock
 from app.uploads.services import Services
-from tests.conftest import KEY, Servers, SetClock
+from tests.conftest import KEY, SECRET, RecordedHints, Servers, SetClock
 from tests.integration.one_database import database_url  # noqa: F401
 
 OURS = uuid.UUID("aaaaaaaa-0000-4000-8000-000000000001")
@@ -82,30 +84,55 @@ class Web:
 @pytest.fixture(autouse=True)
 def no_keys(servers: Servers, database_url: str) -> None:  # noqa: F811
     """No test finds what another one left."""
-    servers.sql("DELETE FROM sessions", dsn=database_url)
-    servers.sql("DELETE FROM api_keys", dsn=database_url)
+    servers.sql("WITH ended AS (DELETE FROM sessions) DELETE FROM api_keys", dsn=database_url)
+
+
+@pytest.fixture(scope="module")
+def services(
+    servers: Servers,
+    database_url: str,  # noqa: F811
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Services]:
+    """The services of all tests of a module."""
+    folder = tmp_path_factory.mktemp("data")
+    settings = Settings(database_url, servers.valkey.url, folder, secret=SECRET, api_key=KEY)
+    db = database.Database(database_url, name="tests")
+    store = blobs.connect(settings.storage)
+    streams = signals.Streams(servers.valkey.url, prefix=f"test-{uuid.uuid4().hex[:8]}:")
+    yield Services(settings, db, store, RecordedHints(), streams, SystemClock())
+    db.close()
+
+
+@pytest.fixture(scope="module")
+def applications(services: Services) -> Iterator[Callable[[Settings], flask.Flask]]:
+    """The application of these settings, made once for a module."""
+    made: dict[Settings, flask.Flask] = {}
+
+    def application(settings: Settings) -> flask.Flask:
+        if settings not in made:
+            app = made[settings] = web.create_app(settings)
+            app.extensions["services"].db.close()
+            app.extensions["services"] = services
+            # What a page writes into its forms, and what a socket asks before it is opened.
+            app.add_url_rule("/page", "page", principal.csrf_token)
+            app.add_url_rule("/socket", "socket", lambda: str(principal.same_origin()))
+        return made[settings]
+
+    yield application
+    structlog.reset_defaults()
 
 
 @pytest.fixture
-def make_web(services: Services) -> Iterator[Callable[..., Web]]:
-    """Makes the application of an instance with other settings."""
-    made: list[flask.Flask] = []
+def make_web(services: Services, applications: Callable[[Settings], flask.Flask]) -> Callable[..., Web]:
+    """Makes the site of an instance with other settings; its clock stands still."""
 
     def make(**settings: Any) -> Web:
-        chosen: Settings = replace(services.settings, **settings)
-        app = web.create_app(chosen)
-        # What a page writes into its forms, and what a socket asks before it is opened.
-        app.add_url_rule("/page", "page", principal.csrf_token)
-        app.add_url_rule("/socket", "socket", lambda: str(principal.same_origin()))
-        made.append(app)
-        app.extensions["services"].db.close()
-        app.extensions["services"] = services
-        clock = SetClock()
+        chosen = replace(services.settings, **settings)
+        app, clock = applications(chosen), SetClock()
         app.extensions["access"] = access.Door(chosen, services.db, clock)
         return Web(app, services, clock)
 
-    yield make
-    structlog.reset_defaults()
+    return make
 
 
 @pytest.fixture

@@ -22,13 +22,14 @@ OwnerSql = Callable[[str], list[Any]]
 VISITOR = "headworks_visitor"
 
 
-@pytest.fixture
-def embedded(services: Services, tmp_path: Path) -> dict[str, Any]:
-    """Settings under which the servers of this test are those of its own data folder."""
+@pytest.fixture(scope="module")
+def embedded(services: Services) -> dict[str, Any]:
+    """Settings under which the servers of this module are those of its own data folder."""
+    folder = services.settings.data_dir
     for server in ("postgres", "valkey"):
         url = {"postgres": services.settings.database_url, "valkey": services.settings.broker_url}[server]
-        (tmp_path / server).mkdir()
-        (tmp_path / server / "password").write_text(url.split("@")[0].rpartition(":")[2], encoding="ascii")
+        (folder / server).mkdir()
+        (folder / server / "password").write_text(url.split("@")[0].rpartition(":")[2], encoding="ascii")
     return {"secret": "", "bind": "127.0.0.1:8000"}
 
 
