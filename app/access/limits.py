@@ -53,6 +53,15 @@ class Limits:
             raise TooManyRequests(f"requests with this key ({_policies(levels)} a minute)", levels=levels)
         return levels
 
+    def take_uploads(self, key_id: str | None, number: int) -> None:
+        """So many reports more count, all or none; TooManyRequests when they are too many."""
+        per_minute = self._settings.uploads_per_minute
+        if key_id is None or per_minute <= 0 or number <= 0:
+            return
+        given, levels = self._buckets.take(Bucket(f"uploads:{key_id}", per_minute, per_minute), tokens=number)
+        if not given:
+            raise TooManyRequests(f"reports with this key ({_policies(levels)} a minute)", levels=levels)
+
     def count_failed_key(self, network: str) -> None:
         """The failure counts; TooManyRequests when this address has had too many.
 

@@ -61,7 +61,14 @@ def bind(admission: Admission | None) -> None:
 
 def current() -> Principal:
     """Who makes this request; Refused (`unauthorized`) when nobody was let in."""
-    return _current().principal
+    found = _admission.get()
+    if found is None:
+        raise errors.Refused(
+            "This needs a key: send it as `Authorization: Bearer <key>`."
+            " `headworks env` prints the key of a local instance.",
+            code="unauthorized",
+        )
+    return found.principal
 
 
 def require_scope(scope: str) -> Principal:
@@ -89,21 +96,18 @@ def require(scope: str, workspace_id: UUID) -> Principal:
 
 
 def csrf_token() -> str:
-    """What a form of this session sends back as `csrf_token`, a script as `X-CSRF-Token`."""
-    return _current().csrf_token
+    """What a form of this session sends back as `csrf_token`, a script as `X-CSRF-Token`.
+
+    Empty when nobody was let in, so that a page which says so can be written like any other.
+    """
+    found = _admission.get()
+    return found.csrf_token if found else ""
 
 
 def same_origin() -> bool:
-    """Whether no other site's page makes this request: to be asked before a socket is opened."""
-    return _current().same_origin
+    """Whether no other site's page makes this request: to be asked before a socket is opened.
 
-
-def _current() -> Admission:
+    Of sockets alone: a browser names the origin there, and need not when it fetches from its own.
+    """
     found = _admission.get()
-    if found is None:
-        raise errors.Refused(
-            "This needs a key: send it as `Authorization: Bearer <key>`."
-            " `headworks env` prints the key of a local instance.",
-            code="unauthorized",
-        )
-    return found
+    return found is not None and found.same_origin

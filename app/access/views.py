@@ -106,6 +106,7 @@ def _let_in(open_endpoints: tuple[str, ...], upload_endpoints: tuple[str, ...]) 
     token = sessions.csrf_token(door.secret, entrant.bound_to) if entrant.bound_to else ""
     if entrant.bound_to and flask.request.method not in origin.SAFE_METHODS:
         _check_form(token, is_ours)
+    flask.g.key_id = entrant.key_id
     flask.g.rate_levels = door.limits.take_request(
         entrant.key_id,
         is_upload=flask.request.endpoint in upload_endpoints and flask.request.method == "POST",
@@ -114,6 +115,11 @@ def _let_in(open_endpoints: tuple[str, ...], upload_endpoints: tuple[str, ...]) 
     same_origin = entrant.bound_to is None or (is_ours is True and "Origin" in flask.request.headers)
     principal.bind(Admission(entrant.principal, token, same_origin))
     return None
+
+
+def count_uploads(number: int) -> None:
+    """A request that hands in so many reports more than one counts as all of them."""
+    _door().limits.take_uploads(flask.g.get("key_id"), number)
 
 
 def _entrant(door: Door) -> _Entrant | None:

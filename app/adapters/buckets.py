@@ -44,7 +44,7 @@ for i, key in ipairs(KEYS) do
     end
     answer[#answer + 1] = math.floor(room[i] / interval)
     answer[#answer + 1] = full[i] - now
-    answer[#answer + 1] = math.max(0, interval - room[i])
+    answer[#answer + 1] = math.max(0, interval * math.max(tokens, 1) - room[i])
 end
 return answer
 """
@@ -71,7 +71,7 @@ class Level:
     bucket: Bucket
     left: int
     full_seconds: float  # until it is full again
-    wait_seconds: float  # until there is a token; 0 when there is one
+    wait_seconds: float  # until it could give as much again; 0 when it can
 
 
 class Buckets:

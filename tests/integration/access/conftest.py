@@ -103,6 +103,11 @@ def services(
     db.close()
 
 
+def _several() -> str:
+    access.count_uploads(int(flask.request.form["number"]))
+    return "taken in"
+
+
 @pytest.fixture(scope="module")
 def applications(services: Services) -> Iterator[Callable[[Settings], flask.Flask]]:
     """The application of these settings, made once for a module."""
@@ -116,6 +121,7 @@ def applications(services: Services) -> Iterator[Callable[[Settings], flask.Flas
             # What a page writes into its forms, and what a socket asks before it is opened.
             app.add_url_rule("/page", "page", principal.csrf_token)
             app.add_url_rule("/socket", "socket", lambda: str(principal.same_origin()))
+            app.add_url_rule("/several", "several", _several, methods=["POST"])
         return made[settings]
 
     yield application

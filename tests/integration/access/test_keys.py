@@ -195,6 +195,7 @@ def test_after_a_request_nobody_is_let_in_any_more(site: Web) -> None:
     with pytest.raises(errors.Refused) as refusal:
         principal.current()
     assert refusal.value.code == "unauthorized"
+    assert (principal.csrf_token(), principal.same_origin()) == ("", False)
 
 
 # -- scopes

@@ -210,6 +210,20 @@ def test_uploads_have_a_limit_of_their_own(make_web: Callable[..., Web]) -> None
     assert [upload().status_code for _ in range(2)] == [422, 429]
 
 
+def test_a_request_that_hands_in_several_reports_counts_as_all_of_them(make_web: Callable[..., Web]) -> None:
+    site = make_web(uploads_per_minute=6)
+    bearer = {"Authorization": f"Bearer {site.key().text}"}
+
+    def hand_in(number: int) -> Any:
+        return site.client().post("/several", data={"number": number}, headers=bearer)
+
+    assert [hand_in(n).status_code for n in (4, 3, 2, 1)] == [200, 429, 200, 429]
+    assert hand_in(3).headers["Retry-After"] == "30"
+    assert hand_in(0).status_code == 200
+    own = {"Authorization": f"Bearer {KEY}"}
+    assert site.client().post("/several", data={"number": 100}, headers=own).status_code == 200
+
+
 def test_the_instance_s_own_key_and_a_limit_of_zero_have_no_limit(make_web: Callable[..., Web]) -> None:
     site = make_web(rate_per_minute=1)
     assert [site.get(key=KEY).status_code for _ in range(3)] == [200] * 3
