@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.parse
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,10 +56,11 @@ class Answer:
         text = f"{self.status} {sorted(headers.items())} {self.body}"
         text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "<id>", text)
         text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*\+00:00", "<time>", text)
+        text = re.sub(r'name="csrf_token" value="[0-9a-f]*"', "<token>", text)
         return re.sub(r"headworks_session=[\w-]{43}; Expires=[^;]+", "<session>", text)
 
 
-VARYING = ("date", "ratelimit", "content-length")
+VARYING = ("date", "ratelimit", "content-length")  # the length: of times with more or fewer digits
 
 
 @dataclass(frozen=True)
@@ -273,12 +274,13 @@ def with_headers(asked: Ask, theirs: Workspace) -> Ask:
     path = f"/v1/uploads/{theirs.upload_id}"
     paths = dict.fromkeys(("X-Original-Url", "X-Rewrite-Url", "X-Forwarded-Prefix"), path)
     more = {"Idempotency-Key": theirs.idempotency_key, "X-User": theirs.key[:11]}
-    return replace(asked, headers={**dict.fromkeys(names, theirs.id), **paths, **more})
+    return replace(asked, headers={**asked.headers, **dict.fromkeys(names, theirs.id), **paths, **more})
 
 
 def with_cookies(asked: Ask, theirs: Workspace) -> Ask:
     pairs = [*ids(asked, theirs), ("session", theirs.id), ("key", theirs.key[:11])]
-    return replace(asked, headers={"Cookie": "; ".join(f"{name}={value}" for name, value in pairs)})
+    cookies = "; ".join(f"{name}={value}" for name, value in pairs)
+    return replace(asked, headers={**asked.headers, "Cookie": cookies})
 
 
 def with_form(asked: Ask, theirs: Workspace, *, first: bool) -> Ask:
@@ -322,27 +324,37 @@ def log_in(url: str, key: str) -> dict[str, str]:
     return {"Cookie": cookie, "X-CSRF-Token": token, "Origin": url, "Sec-Fetch-Site": "same-origin"}
 
 
-def send(asked: Ask, two: Two, by: str) -> Answer:
-    """The answer to ours, by the key itself or by a new session of it."""
-    if by == "key":
-        return asked.send(two.url, two.ours.key)
-    browser = log_in(two.url, two.ours.key)
-    cookie = "; ".join(filter(None, [browser["Cookie"], asked.headers.get("Cookie")]))
-    return replace(asked, headers={**asked.headers, **browser, "Cookie": cookie}).send(two.url, None)
+def asker(two: Two, by: str) -> Callable[[Ask], Answer]:
+    """Sends requests of ours, by the key itself or by a session of it."""
+    browser: dict[str, str] = {}
+
+    def send(asked: Ask) -> Answer:
+        nonlocal browser
+        if by == "key":
+            return asked.send(two.url, two.ours.key)
+        browser = browser or log_in(two.url, two.ours.key)
+        cookie = "; ".join(filter(None, [browser["Cookie"], asked.headers.get("Cookie")]))
+        answer = replace(asked, headers={**asked.headers, **browser, "Cookie": cookie}).send(two.url, None)
+        if "set-cookie" in answer.headers:  # it is over, or another one
+            browser = {}
+        return answer
+
+    return send
 
 
-STATE = [
-    # whatever a request could change of a workspace; the relay and the audit of events go on meanwhile
-    "SELECT t::text FROM data_uploads t WHERE workspace_id = '{}' ORDER BY id",
-    "SELECT t::text FROM audit t WHERE workspace_id = '{}' AND action <> 'event_received' ORDER BY id",
-    "SELECT t.id FROM outbox t WHERE workspace_id = '{}' ORDER BY id",
-    "SELECT t::text FROM campaigns t WHERE workspace_id = '{}' ORDER BY id",
-    "SELECT t::text FROM daily_metrics t WHERE workspace_id = '{}' ORDER BY 1",
-]
+# Whatever a request could change of a workspace; the relay and the audit of events go on meanwhile.
+STATE = """
+SELECT t::text FROM data_uploads t WHERE workspace_id = '{id}'
+UNION ALL SELECT t::text FROM audit t WHERE workspace_id = '{id}' AND action <> 'event_received'
+UNION ALL SELECT t.key FROM outbox t WHERE workspace_id = '{id}'
+UNION ALL SELECT t::text FROM campaigns t WHERE workspace_id = '{id}'
+UNION ALL SELECT t::text FROM daily_metrics t WHERE workspace_id = '{id}'
+ORDER BY 1
+"""
 
 
 def state_of(workspace: Workspace, fleet: RunningFleet, servers: Servers) -> Any:
-    return [servers.sql(statement.format(workspace.id), dsn=fleet.dsn) for statement in STATE]
+    return servers.sql(STATE.format(id=workspace.id), dsn=fleet.dsn)
 
 
 ROUTE_IDS = [f"{method} {rule}" for rule, method in ROUTES]
@@ -355,15 +367,16 @@ def test_another_workspace_is_as_if_it_were_not_there(
     rule: str, method: str, by: str, two: Two, fleet: RunningFleet, servers: Servers
 ) -> None:
     theirs = replace(two.theirs, idempotency_key=f"{by} {two.theirs.id}")
-    before = state_of(theirs, fleet, servers)
+    before, send = state_of(theirs, fleet, servers), asker(two, by)
     for way, change in WAYS.items():
         a, b, c, d = (str(uuid.uuid4()) for _ in range(4))
         nothing = Workspace(a, b, c, f"hw_aaaaaaaa_{theirs.key[12:]}", d)
-        asked = ask(rule, method, two.ours)
-        foreign = send(change(asked, two.ours, theirs), two, by)
-        unknown = send(change(asked, two.ours, nothing), two, by)
+        asked = change(ask(rule, method, two.ours), two.ours, theirs)
+        foreign = send(asked)
+        unknown = send(change(ask(rule, method, two.ours), two.ours, nothing))
         for mark in (theirs.id, theirs.upload_id, theirs.client_id, theirs.key, MARK):
-            assert mark not in foreign.body and mark not in str(foreign.headers), way
+            if mark not in str(vars(asked)):  # what was sent may be shown again
+                assert mark not in foreign.body and mark not in str(foreign.headers), way
         assert foreign.status < 500 and foreign.status != 429, (way, foreign)
         if rule != "/metrics":  # which counts on
             assert unknown.seen == foreign.seen, way
@@ -380,13 +393,21 @@ def names_it(rule: str, method: str) -> str | None:
     return "where the workspace is named" if route.names else "the path"
 
 
+OTHER_STATUS = {
+    "/static/<path:filename>": 404,  # there are none
+    "/v1/uploads/<uuid:upload_id>/requeue": 409,  # it is completed
+}
+
+
 @pytest.mark.parametrize(("rule", "method"), ROUTES, ids=ROUTE_IDS)
 def test_ones_own_workspace_is_there(rule: str, method: str, two: Two) -> None:
     # The comparison above would hold as well if nothing worked at all.
     answer = ask(rule, method, two.ours).send(two.url, two.ours.key)
-    expected = {"/static/<path:filename>": 404, "/v1/uploads/<uuid:upload_id>/requeue": 409}
-    usual = {"POST": (201, 303), "GET": (200,)}[method]
-    assert answer.status in ((expected[rule],) if rule in expected else usual), answer
+    usual = {"POST": (200, 201, 303), "GET": (200,)}[method]
+    assert answer.status in (OTHER_STATUS.get(rule, 0), *usual), answer
+    if rule in OTHER_STATUS:
+        assert answer.status == OTHER_STATUS[rule]
+        return
     if ROUTES[rule, method].scope == "read":
         assert "Ours" in answer.body or two.ours.upload_id in answer.body or "2025-05-01" in answer.body
 
@@ -433,7 +454,7 @@ def test_every_answer_has_the_headers_that_keep_a_browser_safe(rule: str, method
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
         assert answer.headers["cross-origin-opener-policy"] == "same-origin"
         assert "camera=()" in answer.headers["permissions-policy"]
-        static = "static" in rule and answer.status == 200
+        static = rule.endswith("<path:filename>") and answer.status == 200
         assert static or answer.headers["cache-control"] == "no-store"
         assert "strict-transport-security" not in answer.headers  # it is plain http here
 
