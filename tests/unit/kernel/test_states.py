@@ -52,9 +52,9 @@ def test_the_check_of_the_schema_has_the_same_states() -> None:
 
 
 def test_the_slots_of_the_schema_are_those_of_the_active_states() -> None:
-    index = re.search(r"data_uploads_slots .*?status IN \((.*?)\)", SCHEMA, re.S)
-    assert index is not None
-    assert tuple(re.findall(r"'(\w+)'", index[1])) == ACTIVE
+    check = re.search(r"data_uploads_slot CHECK.*?status IN \((.*?)\)", SCHEMA, re.S)
+    assert check is not None
+    assert tuple(re.findall(r"'(\w+)'", check[1])) == ACTIVE
     assert f"slot BETWEEN 0 AND {MAX_ACTIVE_PER_WORKSPACE - 1}" in SCHEMA
 
 
