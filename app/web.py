@@ -15,7 +15,7 @@ from app.access import views as access
 from app.adapters import logs, metrics, migrations
 from app.adapters.settings import Settings
 from app.kernel import errors
-from app.uploads import services, views
+from app.uploads import pages, services, views
 from app.uploads.codes import file_sentence
 
 log = logs.get(__name__)
@@ -26,7 +26,7 @@ FORM_BYTES = 1 << 20
 OPEN_ENDPOINTS = ("healthz", "readyz", "metrics_text")
 """For everybody: they tell nothing about a workspace."""
 
-UPLOAD_ENDPOINTS = ("uploads.create_upload",)
+UPLOAD_ENDPOINTS = ("uploads.create_upload", "pages.hand_in", "pages.take_again")
 """What takes a report in, and counts as one with its key."""
 
 STATUS_OF_CODE = {
@@ -78,6 +78,8 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     door = access.Door(settings, found.db, found.clock)
     access.install(app, door, open_endpoints=OPEN_ENDPOINTS, upload_endpoints=UPLOAD_ENDPOINTS)
     app.register_blueprint(views.blueprint)
+    for blueprint in pages.BLUEPRINTS:
+        app.register_blueprint(blueprint)
     app.register_error_handler(errors.HeadworksError, _headworks_problem)
     app.register_error_handler(werkzeug.exceptions.HTTPException, _http_problem)
     app.register_error_handler(OSError, _os_problem)
@@ -150,7 +152,12 @@ def _unexpected_problem(error: Exception) -> flask.Response:
 
 
 def _problem(status: int, code: str, sentence: str) -> flask.Response:
-    """An error as problem+json (RFC 9457); `error_code` is the word that uploads use for it."""
+    """An error: as a page for whoever looks at pages, else as problem+json (RFC 9457).
+
+    `error_code` is the word that uploads use for it.
+    """
+    if pages.site.wants_page():
+        return pages.site.error_page(status, code, sentence)
     body = {
         "type": "about:blank",
         "title": code.replace("_", " "),

@@ -62,6 +62,24 @@ class Streams:
         except redis.exceptions.RedisError as error:
             raise errors.ConnectionLost("Redis cannot be reached.") from error
 
+    def follow(self, topic: str, *, after: str = "$", wait_seconds: float) -> tuple[str, list[str]]:
+        """Where to go on, and the keys of the events behind `after` (`$`: behind the last one now).
+
+        Waits for the first of them, but not longer than `wait_seconds`. Everybody who follows sees
+        every event; nothing is acknowledged.
+        """
+        stream = self._prefix + topic
+        try:
+            if after == "$":
+                newest: Any = self._redis.xrevrange(stream, count=1)
+                after = newest[0][0].decode() if newest else "0-0"
+            found: Any = self._redis.xread({stream: after}, count=100, block=max(1, int(wait_seconds * 1000)))
+        except redis.exceptions.RedisError as error:
+            raise errors.ConnectionLost("Redis cannot be reached.") from error
+        events = found[0][1] if found else []
+        keys = [fields[b"key"].decode() for _, fields in events]
+        return (events[-1][0].decode() if events else after), keys
+
     def _ensure_group(self, stream: str, group: str) -> None:
         try:
             self._redis.xgroup_create(stream, group, id="0", mkstream=True)

@@ -78,7 +78,7 @@ def take_in(services: Services, request: Request, file: BinaryIO) -> Receipt:
     Refused before anything is recorded: an empty file, one that is no CSV or JSON, one that is too
     large. `file` is read to its end, in bounded memory.
     """
-    _check_content(services, file)
+    check_content(services, file)
     upload_id, repeated = services.clock.new_id(), False
     if not retries.call(lambda: _record(services, request, upload_id), services.clock):
         earlier = retries.call(lambda: _earlier(services, request), services.clock)
@@ -92,7 +92,8 @@ def take_in(services: Services, request: Request, file: BinaryIO) -> Receipt:
     return retries.call(lambda: _receipt(services, request, upload_id, repeated), services.clock)
 
 
-def _check_content(services: Services, file: BinaryIO) -> None:
+def check_content(services: Services, file: BinaryIO) -> None:
+    """Returns when the file may be that of a report; else says why not."""
     file.seek(0, 2)
     if file.tell() > services.settings.upload_bytes:
         limit = f"{services.settings.upload_bytes / 2**20:g} MB"

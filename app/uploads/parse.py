@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import Any, BinaryIO
 
 from app.adapters import metrics, retries
-from app.uploads import staging_store, store
-from app.uploads.codes import WARNINGS, file_sentence
+from app.uploads import staging_store, store, verdict
 from app.uploads.leases import Lease
 from app.uploads.reading import duplicates, formats
-from app.uploads.reading.cells import Problem
-from app.uploads.reading.duplicates import KeyRow, Settlement
 from app.uploads.reading.entities import Staged
 from app.uploads.reading.plan import Plan, make
-from app.uploads.reading.rows import Rows, Tally, rejection
+from app.uploads.reading.rows import Rows, Tally
 from app.uploads.services import Services
 from app.uploads.staging_store import ChunkFeed
-from app.uploads.states import VALID_PERCENT
 from app.uploads.store import Claim
 from app.uploads.work import TASKS
-
-TOTAL_TOLERANCE = Decimal("0.005")
-"""By how much, for each row, a file's total may differ from its rows: platforms round both."""
 
 
 def parse_upload(services: Services, claim: Claim, lease: Lease) -> None:
@@ -104,11 +96,11 @@ def _finish(services: Services, claim: Claim, plan: Plan, tally: Tally, file: Bi
     with services.db.transaction("parse", claim.workspace_id) as conn:
         outcome = _settle_repeated_keys(conn, claim, plan, file)
         rejects = staging_store.count_rejects(conn, claim)
-        rows = _row_counts(tally, outcome, rejects)
-        report = _report(plan, tally, outcome, rejects, rows)
+        rows = verdict.row_counts(tally, outcome, rejects)
+        report = verdict.report(plan, tally, outcome, rejects, rows)
         store.finish_staging(conn, claim, total_rows=rows["data"], valid_rows=rows["valid"], report=report)
-        if not passes(rows, force_partial=claim.force_partial):
-            code, sentence = _refusal(plan, rows, rejects)
+        if not verdict.passes(rows, force_partial=claim.force_partial):
+            code, sentence = verdict.refusal(plan, rows, rejects)
             store.fail_upload(
                 conn,
                 workspace_id=claim.workspace_id,
@@ -119,37 +111,8 @@ def _finish(services: Services, claim: Claim, plan: Plan, tally: Tally, file: Bi
             )
 
 
-def passes(rows: dict[str, int], *, force_partial: bool) -> bool:
-    """Whether enough rows are valid to promote them (D6.6 §4.4); an empty report passes."""
-    if rows["data"] == 0:
-        return True
-    if rows["valid"] == 0:
-        return False
-    return force_partial or rows["valid"] * 100 >= rows["data"] * VALID_PERCENT
-
-
-class _Outcome:
-    """What became of the rows whose key stands more than once."""
-
-    def __init__(self) -> None:
-        self.merged = self.identical = 0
-        self.subtotal_spend = Decimal(0)
-        self.subtotals: list[int] = []
-        self.warnings: set[str] = set()
-
-    def add(self, key_rows: list[KeyRow], settlement: Settlement) -> None:
-        for row in key_rows:
-            if row.row_index in settlement.subtotals:
-                self.subtotal_spend += row.raw.get("spend") or 0
-        self.merged += len(settlement.merged)
-        self.identical += len(settlement.identical)
-        self.subtotals += settlement.subtotals
-        if settlement.warning:
-            self.warnings.add(settlement.warning)
-
-
-def _settle_repeated_keys(conn: Any, claim: Claim, plan: Plan, file: BinaryIO) -> _Outcome:
-    outcome = _Outcome()
+def _settle_repeated_keys(conn: Any, claim: Claim, plan: Plan, file: BinaryIO) -> verdict.Outcome:
+    outcome = verdict.Outcome()
     into: dict[int, int] = {}
     leaders: dict[int, dict[str, Any]] = {}
     rejected: dict[int, tuple[str, int, int]] = {}
@@ -164,94 +127,5 @@ def _settle_repeated_keys(conn: Any, claim: Claim, plan: Plan, file: BinaryIO) -
     staging_store.drop_subtotals(conn, claim, outcome.subtotals)
     staging_store.mark_merged(conn, claim, into)
     staging_store.set_merged_values(conn, claim, leaders)
-    staging_store.reject_rows(conn, claim, _explained(rejected, plan, file))
+    staging_store.reject_rows(conn, claim, verdict.explained(rejected, plan, file))
     return outcome
-
-
-def _explained(rejected: dict[int, tuple[str, int, int]], plan: Plan, file: BinaryIO) -> dict[int, str]:
-    """validation_errors of rows that are refused for another one's sake, with their cells."""
-    if not rejected:
-        return {}
-    cells = _cells_of(plan, file, {line for _, _, line in rejected.values()})
-    return {
-        row_index: rejection(line, cells.get(line, []), [Problem(code, _place(other))])
-        for row_index, (code, other, line) in rejected.items()
-    }
-
-
-def _place(line: int) -> str:
-    return f"line {line}" if line > 0 else f"row {-line}"
-
-
-def _cells_of(plan: Plan, file: BinaryIO, lines: set[int]) -> dict[int, list[str]]:
-    return {line: row for line, row in plan.records(file) if line in lines and isinstance(row, list)}
-
-
-# -- what is told about the file
-
-
-def _row_counts(tally: Tally, outcome: _Outcome, rejects: list[Any]) -> dict[str, int]:
-    data = tally.data - len(outcome.subtotals)
-    rejected = sum(reject.rows for reject in rejects)
-    return {
-        "data": data,
-        "valid": data - rejected,
-        "rejected": rejected,
-        "totals_skipped": tally.totals_skipped + len(outcome.subtotals),
-        "merged": outcome.merged,
-        "duplicates_identical": outcome.identical,
-    }
-
-
-def _report(
-    plan: Plan, tally: Tally, outcome: _Outcome, rejects: list[Any], rows: dict[str, int]
-) -> dict[str, Any]:
-    row_sum = tally.spend - outcome.subtotal_spend
-    check = _totals_check(plan, tally.file_total, row_sum, rows["data"])
-    warnings = {*plan.warnings, *tally.warnings, *outcome.warnings}
-    if check and not check["matches"]:
-        warnings.add("totals_mismatch")
-    first = rejects[0] if rejects else None
-    return {
-        "rows": rows,
-        "totals_check": check,
-        "warnings": sorted(warnings & WARNINGS.keys()),
-        "reject_codes": {reject.code: reject.rows for reject in rejects},
-        "first_reject": {"line": first.first_line, "code": first.code} if first else None,
-    }
-
-
-def _totals_check(
-    plan: Plan, file_total: Decimal | None, row_sum: Decimal, data_rows: int
-) -> dict[str, Any] | None:
-    """The file's own total against its rows; None where it has none, or several currencies."""
-    if file_total is None or len(plan.currency_found) > 1:
-        return None
-    difference = abs(file_total - row_sum)
-    return {
-        "file_total": _amount(file_total),
-        "row_sum": _amount(row_sum),
-        "matches": difference <= TOTAL_TOLERANCE * data_rows,
-    }
-
-
-def _amount(value: Decimal) -> str:
-    return format(value.normalize() + 0, "f")
-
-
-def _refusal(plan: Plan, rows: dict[str, int], rejects: list[Any]) -> tuple[str, str]:
-    if [reject.code for reject in rejects] == ["date_range"] and rows["valid"] == 0:
-        covered = plan.preamble[-1] if plan.preamble else "a whole period"
-        advice = _DAILY_ADVICE[plan.platform]
-        return "date_range", file_sentence("date_range", range=covered, advice=advice)
-    sentence = file_sentence(
-        "too_many_rejects", rejected=rows["rejected"], data=rows["data"], percent=VALID_PERCENT
-    )
-    return "too_many_rejects", sentence
-
-
-_DAILY_ADVICE = {
-    "meta": "in Ads Manager: Breakdown, By time, Day",
-    "google": "in Google Ads: add the segment Time, Day",
-    "tiktok": "in TikTok Ads Manager: add the dimension By Day",
-}

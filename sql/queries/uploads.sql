@@ -709,3 +709,52 @@ WHERE (CAST(:client_id AS uuid) IS NULL OR p.client_id = :client_id)
 GROUP BY 1, 2, 3, 4, 5
 ORDER BY 1, 2, 3, 5
 LIMIT :limit;
+
+-- Pages ----------------------------------------------------------------------------------------
+
+-- name: workspaces
+-- Every workspace, the one that was used last first (for a role that sees them all).
+SELECT w.id, (SELECT max(u.created_at) FROM data_uploads u WHERE u.workspace_id = w.id) AS last_upload_at
+FROM workspaces w
+ORDER BY last_upload_at DESC NULLS LAST, w.created_at DESC
+LIMIT :limit;
+
+-- name: clients
+-- The clients of the transaction's workspace, the one used last first.
+SELECT client_id AS id, count(*) AS uploads, max(created_at) AS last_upload_at
+FROM data_uploads
+WHERE client_id IS NOT NULL
+GROUP BY client_id
+ORDER BY last_upload_at DESC
+LIMIT :limit;
+
+-- name: promotion_errors
+-- For each reason the number of valid rows of an upload that are not in production for it.
+SELECT promotion_error AS code, count(*) AS rows
+FROM staging_rows
+WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
+  AND validation_status = 'valid' AND promotion_error IS NOT NULL
+GROUP BY promotion_error
+ORDER BY rows DESC, code;
+
+-- name: upload_progress^
+-- How far an upload has come: its counts, for how long it has been in its state, and how many of its
+-- workspace wait before it.
+SELECT u.id, u.status, u.file_url, u.size_bytes, u.staged_rows, u.total_rows, u.valid_rows,
+       u.promoted_rows, u.failed_rows, u.attempts, u.only_failed, u.owner_id IS NOT NULL AS owned,
+       u.report -> 'plan' ->> 'kind' AS kind, u.updated_at,
+       extract(epoch FROM clock_timestamp() - coalesce(
+           (SELECT max(a.at) FROM audit a WHERE a.upload_id = u.id AND a.to_status = u.status
+              AND a.action IN ('moved', 'created', 'requeued')), u.created_at))::float AS seconds,
+       CASE WHEN u.status = 'pending' THEN
+           (SELECT count(*) FROM data_uploads o WHERE o.status = 'pending' AND o.created_at < u.created_at)
+       ELSE 0 END AS ahead
+FROM data_uploads u
+WHERE u.id = :upload_id;
+
+-- name: performance_span^
+-- The first and the last day that there is data about.
+SELECT min(metric_date) AS first_day, max(metric_date) AS last_day
+FROM daily_metrics
+WHERE (CAST(:client_id AS uuid) IS NULL OR client_id = :client_id)
+  AND (CAST(:platform AS text) IS NULL OR platform = :platform);

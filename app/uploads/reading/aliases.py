@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -81,10 +82,19 @@ def header(text: str) -> Header:
 def table() -> dict[str, dict[str, Alias]]:
     """Platform → normalised column name → what it means."""
     found: dict[str, dict[str, Alias]] = {}
-    text = resources.files(__package__).joinpath("header_aliases.csv").read_text(encoding="utf-8")
-    for row in csv.DictReader(text.splitlines()):
+    for row in _rows():
         names = found.setdefault(row["platform"], {})
         names.setdefault(header(row["header"]).key, Alias(row["field"], row["type"], row["locale"]))
+    return found
+
+
+@cache
+def display(platform: str) -> dict[str, str]:
+    """Field → its column name in an English report of the platform, the usual one where there are several."""
+    found: dict[str, str] = {}
+    for row in _rows():
+        if (row["platform"], row["locale"]) == (platform, "en"):
+            found.setdefault(row["field"], row["header"])
     return found
 
 
@@ -97,3 +107,8 @@ def lookup(platform: str, name: Header) -> Alias | None:
     if alias and name.window is not None and alias.is_metric:
         return Alias("extra", alias.type, alias.locale)
     return alias
+
+
+def _rows() -> Iterator[dict[str, str]]:
+    text = resources.files(__package__).joinpath("header_aliases.csv").read_text(encoding="utf-8")
+    yield from csv.DictReader(text.splitlines())

@@ -33,7 +33,7 @@ def decide(file: BinaryIO, known_headers: Callable[[list[str]], int]) -> str:
     """
     file.seek(0)
     sample = file.read(SAMPLE_BYTES)
-    encoding = _from_bom(sample) or _from_zero_bytes(sample)
+    encoding = of_beginning(sample)
     if encoding is None and _decodes(file, "utf-8"):
         encoding = "utf-8"
     if encoding is None:
@@ -41,6 +41,11 @@ def decide(file: BinaryIO, known_headers: Callable[[list[str]], int]) -> str:
     elif encoding != "utf-8" and not _decodes(file, encoding):
         raise _undecodable(f"it begins as {encoding.upper()} and does not go on so")
     return encoding
+
+
+def of_beginning(sample: bytes) -> str | None:
+    """The encoding that the first bytes tell of by a mark or by their zeros; None: they say nothing."""
+    return _from_bom(sample) or _from_zero_bytes(sample)
 
 
 def _from_bom(sample: bytes) -> str | None:

@@ -145,13 +145,13 @@ def _json_shape(plan: Plan, file: BinaryIO) -> Plan:
     for _, row in _objects(file, plan):
         if not isinstance(row, records.Broken) and len(names) < MAX_JSON_COLUMNS:
             names.update(dict.fromkeys(key for key, _ in records.flat(row)))
-    columns = tuple(_json_column(plan.platform, index, name) for index, name in enumerate(names))
+    columns = tuple(json_column(plan.platform, index, name) for index, name in enumerate(names))
     if names and not header.is_header(plan.platform, columns):
         raise _no_header(plan.platform, [])
     return replace(plan, columns=columns)
 
 
-def _json_column(platform: str, index: int, name: str) -> Column:
+def json_column(platform: str, index: int, name: str) -> Column:
     """TikTok groups its fields; a field is known by its own name when not by the whole."""
     (column,) = header.name_columns(platform, [name])
     group, _, rest = name.partition(".")

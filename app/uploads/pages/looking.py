@@ -1,0 +1,141 @@
+"""The pages where uploads are looked at: the list, and one upload with all that is known of it."""
+
+from __future__ import annotations
+
+from datetime import datetime, time, timedelta
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+import flask
+
+from app.access import principal
+from app.kernel import errors
+from app.uploads import answers, parameters, progress, questions, store
+from app.uploads.pages import site
+from app.uploads.pages.site import blueprint
+from app.uploads.reading import cells
+from app.uploads.states import UPLOAD
+from app.uploads.work import TASKS
+
+LIST_ROWS = 50
+REJECTED_ROWS = 25
+FILTERS = ("client_id", "platform", "status", "from", "to")
+
+
+@blueprint.get("/uploads")
+def list_page() -> str:
+    """Uploads of a workspace, newest first, a page at a time."""
+    place = site.place()
+    query = flask.request.args
+    filters = {
+        "client_id": parameters.uuid(query, "client_id"),
+        "platform": parameters.platform(query),
+        "status": parameters.status(query),
+        "from_time": _day(query, "from"),
+        "to_time": _day(query, "to", days=1),
+        "before": parameters.from_cursor(query.get("cursor")),
+    }
+    uploads: list[Any] = []
+    clients: list[Any] = []
+    if place.workspace_id is not None:
+        with site.services().db.transaction("read", place.workspace_id) as conn:
+            uploads = store.list_uploads(conn, **filters, limit=LIST_ROWS + 1)
+            clients = questions.clients(conn)
+    kept = {name: query[name] for name in FILTERS if query.get(name)}
+    more = len(uploads) > LIST_ROWS
+    return site.render(
+        "list.html",
+        place,
+        uploads=uploads[:LIST_ROWS],
+        clients=clients,
+        states=UPLOAD.states,
+        given=query,
+        kept=kept,
+        cursor=parameters.to_cursor(uploads[LIST_ROWS - 1].created_at) if more else None,
+    )
+
+
+def _day(query: Any, name: str, *, days: int = 0) -> datetime | None:
+    """The beginning of the day in this parameter, or of one some days later."""
+    found = parameters.time(query, name)
+    if found is None:
+        return None
+    try:
+        return datetime.combine(found.date(), time.min) + timedelta(days=days)
+    except OverflowError:
+        raise errors.Refused(f"`{name}` is no date.") from None
+
+
+@blueprint.get("/uploads/<uuid:upload_id>")
+def show(upload_id: UUID) -> str:
+    """One upload: its state, what became of its rows, what was recognised, and its history."""
+    workspace_id = site.workspace_of(upload_id)
+    after_row = parameters.from_row_cursor(flask.request.args.get("after"))
+    with site.services().db.transaction("read", workspace_id) as conn:
+        upload = store.get_upload(conn, upload_id)
+        history = store.upload_history(conn, upload_id)
+        rows = list(store.rejected_rows(conn, upload, after_row=after_row, limit=REJECTED_ROWS + 1))
+        unsaved = questions.promotion_errors(conn, upload)
+    found = {**answers.summary(upload), **answers.details(upload, history)}
+    found["errors"] = [answers.rejected(row) for row in rows[:REJECTED_ROWS]]
+    return site.render(
+        "show.html",
+        site.place(workspace_id),
+        upload=upload,
+        found=found,
+        history=history,
+        columns=answers.columns(upload.report),
+        unsaved=unsaved,
+        progress=progress.look(site.services(), workspace_id, upload_id),
+        after=rows[REJECTED_ROWS - 1].row_index if len(rows) > REJECTED_ROWS else None,
+        begun=after_row >= 0,
+        currencies=sorted(cells.CURRENCIES),
+        may_requeue=upload.status in ("failed", "partial") and principal.current().may("ops", workspace_id),
+    )
+
+
+@blueprint.get("/uploads/<uuid:upload_id>/rejected.csv")
+def download_rejected(upload_id: UUID) -> flask.Response:
+    """The rejected rows as a file to fix and upload again."""
+    workspace_id = site.workspace_of(upload_id)
+    with site.services().db.transaction("read", workspace_id) as conn:
+        upload = store.get_upload(conn, upload_id)
+    content = answers.errors_csv(site.services(), workspace_id, upload)
+    response = flask.Response(content, mimetype="text/csv")
+    response.headers.set("Content-Disposition", "attachment", filename=f"rejected-{upload_id}.csv")
+    return response
+
+
+@blueprint.get("/uploads/<uuid:upload_id>/original")
+def download_original(upload_id: UUID) -> flask.Response:
+    """The file as it was handed in, under its own name."""
+    workspace_id = site.workspace_of(upload_id)
+    with site.services().db.transaction("read", workspace_id) as conn:
+        upload = store.get_upload(conn, upload_id)
+    content = answers.original(site.services(), upload)
+    response = flask.Response(content, mimetype="application/octet-stream")
+    name = quote(_harmless(upload.filename or str(upload_id)), safe="")
+    response.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{name}"
+    return response
+
+
+def _harmless(name: str) -> str:
+    """A file name without the characters that lead elsewhere, and without an end that runs."""
+    found = "".join(letter for letter in name if letter.isprintable() and letter not in '\\/:*?"<>|')
+    return found.strip(". ") or "report"
+
+
+@blueprint.post("/uploads/<uuid:upload_id>/requeue")
+def requeue(upload_id: UUID) -> flask.typing.ResponseReturnValue:
+    """A failed or partial upload is on its way again; who asked and why stands in its history."""
+    workspace_id = site.workspace_of(upload_id, scope="ops")
+    reason = (flask.request.form.get("reason") or "").strip()
+    if not reason:
+        raise errors.Refused("Say why it is sent on its way again: the reason stands in its history.")
+    services = site.services()
+    who = principal.current().name
+    with services.db.transaction("requeue", workspace_id) as conn:
+        status = store.requeue(conn, upload_id, workspace_id=workspace_id, who=who, why=reason[:500])
+    services.dispatch.send(TASKS["parse" if status in ("pending", "processing") else "promote"])
+    return flask.redirect(flask.url_for("pages.show", upload_id=upload_id), 303)

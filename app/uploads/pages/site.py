@@ -1,0 +1,136 @@
+"""What all pages share: the blueprint, the choice of a workspace, the words of templates, error pages."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+import flask
+
+from app.access import principal
+from app.uploads import parameters, questions, store
+from app.uploads.pages import figures, words
+from app.uploads.services import Services
+
+blueprint = flask.Blueprint("pages", __name__, static_folder="static", template_folder="templates",
+                            static_url_path="/assets")  # fmt: skip
+
+POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+"""Nothing but this site's own files runs or is shown; no script or style stands within a page."""
+
+WHAT_TO_DO = {
+    401: "Sign in, or open the address that your instance printed when it started.",
+    403: "Ask whoever runs this instance for the right to do this.",
+    404: "It may belong to another workspace, or the address is cut off.",
+    409: "Look at the upload again: it may have moved on meanwhile.",
+    410: "Upload the file again.",
+    413: "Export a shorter time range, or split the report into several files.",
+    503: "Something that is needed does not answer at the moment. Try again in a minute.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The workspace that a page is about, and those that one may change to."""
+
+    workspace_id: UUID | None  # None: there is none yet
+    others: tuple[Any, ...] = ()
+
+    @property
+    def query(self) -> dict[str, str]:
+        """What a link carries, so that the next page is about the same workspace."""
+        return {"workspace_id": str(self.workspace_id)} if self.others and self.workspace_id else {}
+
+
+def services() -> Services:
+    """The outside world of this process."""
+    return cast(Services, flask.current_app.extensions["services"])
+
+
+def place(asked: UUID | None = None, *, scope: str = "read") -> Place:
+    """The workspace that is asked for, one's own, or the one that was used last."""
+    who = principal.current()
+    asked = asked or parameters.uuid(flask.request.values, "workspace_id")
+    if asked is not None:
+        principal.require(scope, asked)
+    if who.workspace_id is not None:
+        principal.require(scope, who.workspace_id)
+        return Place(who.workspace_id)
+    with services().db.transaction("dispatch") as conn:
+        known = questions.workspaces(conn)
+    return Place(asked or (known[0].id if known else None), tuple(known))
+
+
+def workspace_of(upload_id: UUID, *, scope: str = "read") -> UUID:
+    """Where the upload is looked for: one's own workspace, in which another's upload is not there."""
+    who = principal.require_scope(scope)
+    if who.workspace_id is not None:
+        return who.workspace_id
+    with services().db.transaction("dispatch") as conn:
+        return store.upload_workspace(conn, upload_id)
+
+
+def render(template: str, about: Place, **values: Any) -> str:
+    """A page about a workspace."""
+    return flask.render_template(f"pages/{template}", place=about, **values)
+
+
+def wants_page() -> bool:
+    """Whether this request is a person's who looks at a page."""
+    if flask.request.path.startswith(("/v1/", "/healthz", "/readyz", "/metrics")):
+        return False
+    return any(kind == "text/html" for kind, _ in flask.request.accept_mimetypes)
+
+
+def error_page(status: int, code: str, sentence: str) -> flask.Response:
+    """An error as a page that says what to do."""
+    text = flask.render_template(
+        "pages/error.html",
+        place=Place(None),
+        status=status,
+        code=code,
+        title=words.file(code).title if code in words.FILES else words.plain(code),
+        sentence=sentence,
+        todo=words.FILES[code].todo if code in words.FILES else WHAT_TO_DO.get(status, ""),
+    )
+    response = flask.Response(text, status=status)
+    return protected(response)
+
+
+@blueprint.after_request
+def protected(response: flask.Response) -> flask.Response:
+    """The page runs and shows nothing from elsewhere, and is kept by no cache."""
+    response.headers.setdefault("Content-Security-Policy", POLICY)
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    response.headers.setdefault("Referrer-Policy", "same-origin")
+    if flask.request.endpoint == "pages.static":
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+    else:
+        response.headers.setdefault("Cache-Control", "no-store")
+    return response
+
+
+@cache
+def _digest(filename: str) -> str:
+    content = (Path(str(blueprint.static_folder)) / filename).read_bytes()
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def asset(filename: str) -> str:
+    """The address of a static file, a new one whenever its content is."""
+    return flask.url_for("pages.static", filename=filename, v=_digest(filename))
+
+
+@blueprint.record_once
+def _teach_templates(state: Any) -> None:
+    state.app.jinja_env.filters.update(figures.FILTERS)
+    state.app.jinja_env.globals.update(
+        asset=asset,
+        csrf_token=principal.csrf_token,
+        figures=figures,
+        words=words,
+    )

@@ -1,0 +1,113 @@
+"""What a request asks for, checked: fields and query parameters in, values or a refusal out."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from app.kernel import errors
+from app.uploads import intake
+from app.uploads.reading import aliases
+from app.uploads.states import UPLOAD
+
+FIELDS = (
+    "workspace_id", "client_id", "platform", "source", "filename", "created_by", "currency",
+    "force_partial",
+)  # fmt: skip
+"""What is said about a report that is handed in."""
+
+
+def upload_request(
+    fields: Mapping[str, Any], *, who: str, idempotency_key: str | None = None
+) -> intake.Request:
+    """The request that these fields make; Refused names the first that cannot be taken."""
+    return intake.Request(
+        workspace_id=required_uuid(fields, "workspace_id"),
+        platform=str(fields.get("platform") or ""),
+        source=str(fields.get("source") or "manual"),
+        client_id=uuid(fields, "client_id"),
+        filename=fields.get("filename"),
+        created_by=uuid(fields, "created_by"),
+        currency=(fields.get("currency") or "").strip().upper() or None,
+        force_partial=flag(fields, "force_partial"),
+        idempotency_key=idempotency_key,
+        who=who,
+    )
+
+
+def flag(fields: Mapping[str, Any], name: str) -> bool:
+    """Whether the field says yes."""
+    return str(fields.get(name) or "").lower() in ("1", "true", "yes", "on")
+
+
+def uuid(fields: Mapping[str, Any], name: str) -> UUID | None:
+    """The id in this field, None when there is none."""
+    text = fields.get(name)
+    if not text:
+        return None
+    try:
+        return UUID(str(text).strip())
+    except ValueError:
+        raise errors.Refused(f"`{name}` is no UUID.", code=f"invalid_{name}") from None
+
+
+def required_uuid(fields: Mapping[str, Any], name: str) -> UUID:
+    """The id in this field."""
+    found = uuid(fields, name)
+    if found is None:
+        raise errors.Refused(f"The field `{name}` is missing.", code=f"invalid_{name}")
+    return found
+
+
+def platform(query: Mapping[str, Any]) -> str | None:
+    """The platform that is asked for."""
+    found = query.get("platform") or None
+    if found and found not in aliases.table():
+        raise errors.Refused(f"The platform is one of {', '.join(aliases.table())}.", code="invalid_platform")
+    return str(found) if found else None
+
+
+def status(query: Mapping[str, Any]) -> str | None:
+    """The state that is asked for."""
+    found = query.get("status") or None
+    if found and found not in UPLOAD.states:
+        raise errors.Refused(f"The status is one of {', '.join(UPLOAD.states)}.", code="invalid_status")
+    return str(found) if found else None
+
+
+def time(query: Mapping[str, Any], name: str) -> datetime | None:
+    """The date or time in this parameter."""
+    text = query.get(name)
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise errors.Refused(f"`{name}` is no date or time in ISO 8601.") from None
+
+
+def to_cursor(created_at: datetime) -> str:
+    """Where the next page of uploads begins."""
+    return base64.urlsafe_b64encode(created_at.isoformat().encode()).decode()
+
+
+def from_cursor(text: str | None) -> datetime | None:
+    """The creation time before which the page begins."""
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(base64.urlsafe_b64decode(text.encode()).decode())
+    except ValueError:
+        raise errors.Refused("The cursor is not one of this list.", code="invalid_cursor") from None
+
+
+def from_row_cursor(text: str | None) -> int:
+    """The row after which the page begins."""
+    if not text:
+        return -1
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise errors.Refused("The cursor is not one of this list.", code="invalid_cursor")
+    return int(text)
