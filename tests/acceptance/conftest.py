@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 from app.adapters import embedded
+from tests.acceptance.browser import ARGUMENTS, CHROMIUM
 from tests.conftest import KEY, SECRET, Servers
 
 ROOT = Path(__file__).parent.parent.parent
@@ -155,3 +157,14 @@ def wait_until_ready(api: Api, processes: embedded.Fleet, *, seconds: float = 60
         except (OSError, Problem):
             assert time.monotonic() < deadline, "the fleet is not ready in time"
             time.sleep(0.1)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One browser for the whole run; each test has windows of its own."""
+    if not CHROMIUM.exists():
+        pytest.skip("Chromium is not installed (apt-get install chromium)")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield found
+        found.close()

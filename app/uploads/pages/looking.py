@@ -72,6 +72,8 @@ def show(upload_id: UUID) -> str:
     """One upload: its state, what became of its rows, what was recognised, and its history."""
     workspace_id = site.workspace_of(upload_id)
     after_row = parameters.from_row_cursor(flask.request.args.get("after"))
+    # Before the row: it may be a moment older, and the page is about the row.
+    passed = progress.look(site.services(), workspace_id, upload_id)
     with site.services().db.transaction("read", workspace_id) as conn:
         upload = store.get_upload(conn, upload_id)
         history = store.upload_history(conn, upload_id)
@@ -87,7 +89,8 @@ def show(upload_id: UUID) -> str:
         history=history,
         columns=answers.columns(upload.report),
         unsaved=unsaved,
-        progress=progress.look(site.services(), workspace_id, upload_id),
+        progress=passed,
+        terminal=upload.status in progress.TERMINAL,
         after=rows[REJECTED_ROWS - 1].row_index if len(rows) > REJECTED_ROWS else None,
         begun=after_row >= 0,
         currencies=sorted(cells.CURRENCIES),

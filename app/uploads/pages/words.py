@@ -203,6 +203,7 @@ WARNING_TITLES = {
     "negative_spend": "Credits in the spend",
     "merged_without_ids": "Rows were added up",
     "future_date": "Days in the future",
+    "reference_missing": "Ads without their ad set",
 }
 
 

@@ -132,7 +132,7 @@ function handingIn(form) {
   function send(entry, action) {
     return new Promise((resolve) => {
       const request = new XMLHttpRequest();
-      request.open("POST", form.action);
+      request.open("POST", form.getAttribute("action")); // `form.action` is the button of that name
       request.setRequestHeader("Accept", action === "check" ? "text/html" : "application/json");
       if (action === "check") request.setRequestHeader("X-Part", "result");
       request.upload.addEventListener("progress", (event) => {
