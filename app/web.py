@@ -134,6 +134,8 @@ def _http_problem(error: werkzeug.exceptions.HTTPException) -> Any:
     if status == 413 and flask.request.endpoint in UPLOAD_ENDPOINTS:
         limit = (flask.current_app.config["MAX_CONTENT_LENGTH"] - FORM_BYTES) / 2**20
         return _problem(status, "file_too_large", file_sentence("file_too_large", limit=f"{limit:g} MB"))
+    if isinstance(error, werkzeug.exceptions.NotFound):
+        return _problem(status, "not_found", "There is nothing at this address.")
     problem = _problem(status, error.name.lower().replace(" ", "_"), error.description or error.name)
     if isinstance(error, werkzeug.exceptions.MethodNotAllowed) and error.valid_methods:
         problem.headers["Allow"] = ", ".join(sorted(error.valid_methods))

@@ -18,7 +18,11 @@ ARGUMENTS = (
 ).split()
 SECONDS = 20_000  # in milliseconds: an upload ends within it, also on a busy machine
 
-PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
+PHONE: dict[str, Any] = {
+    "viewport": {"width": 320, "height": 640},
+    "is_mobile": True,
+    "has_touch": True,
+}
 
 
 @dataclass

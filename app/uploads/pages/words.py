@@ -19,7 +19,7 @@ class Advice:
     """A code: a short name for it, and what to do."""
 
     title: str
-    todo: str
+    todo: str = ""
 
 
 PLATFORMS = {"meta": "Meta Ads", "google": "Google Ads", "tiktok": "TikTok Ads"}
@@ -38,7 +38,6 @@ STATES = {
 
 ACTIONS = {
     "created": "Handed in",
-    "moved": "Moved on",
     "resumed": "Taken up again",
     "released": "Put back in line",
     "lease_expired": "Worker lost",
@@ -46,50 +45,42 @@ ACTIONS = {
     "event_received": "Told to subscribers",
 }
 
+MOVES = {
+    "processing": "A worker reads it",
+    "staging_complete": "Every row is read",
+    "promoting": "A worker saves it",
+    "completed": "Everything is saved",
+    "partial": "Saved, except for some rows",
+    "failed": "Given up",
+}
+"""What it means that an upload moved into a state."""
+
 FILES = {
-    "empty_file": Advice("The file is empty", "Export the report again and upload the new file."),
-    "unsupported_format": Advice(
-        "Not a CSV or JSON report",
-        "In the export dialog choose “CSV” (not “Excel” or “PDF”) and upload that file.",
-    ),
-    "file_too_large": Advice(
-        "The file is too large", "Export a shorter time range, or split it by campaign."
-    ),
-    "undecodable_text": Advice(
-        "The text is damaged",
-        "Export the report again and upload it without opening it in another program first.",
-    ),
+    # Where there is nothing to do, the code's own sentence says it.
+    "empty_file": Advice("The file is empty"),
+    "unsupported_format": Advice("Not a CSV or JSON report"),
+    "file_too_large": Advice("The file is too large"),
+    "undecodable_text": Advice("The text is damaged"),
     "unknown_header": Advice(
         "No column names were found",
-        "Check that the platform is right and that the export has a date or campaign column and a metric"
-        " such as impressions or cost. The template shows the columns.",
+        "Check that the platform is right. The templates show which columns are known.",
     ),
-    "ambiguous_column": Advice(
-        "One column stands twice with different values", "Delete the wrong one of the two columns."
-    ),
-    "ambiguous_number": Advice(
-        "Decimals or thousands?",
-        "Export the amounts with two decimals, such as 1234.50, so that the mark can be told.",
-    ),
-    "ambiguous_date": Advice("Day/month or month/day?", "Export or format the dates as YYYY-MM-DD."),
-    "currency_missing": Advice(
-        "The currency is missing", "Upload the file again and choose its currency in the form."
-    ),
-    "date_range": Advice(
-        "The report is not broken down by day", "Export it again with one row for each day."
-    ),
+    "ambiguous_column": Advice("One column stands twice, and differs"),
+    "ambiguous_number": Advice("Decimals or thousands?"),
+    "ambiguous_date": Advice("Day/month or month/day?"),
+    "currency_missing": Advice("The currency is missing"),
+    "date_range": Advice("The report is not broken down by day"),
     "too_many_rejects": Advice(
         "Too many rows were rejected",
         "Take the valid rows now and add the others once they are fixed; or fix the file and upload it.",
     ),
-    "malformed_json": Advice(
-        "The JSON is broken", "Download or save the file again; it may have been cut off."
-    ),
+    "malformed_json": Advice("The JSON is broken", "Download or save the file again."),
     "malformed_file": Advice("The file cannot be read as a table", "Export the report again as CSV."),
     "api_error": Advice(
-        "An error message instead of a report", "Ask the platform for the report again and upload the answer."
+        "An error message instead of a report",
+        "Ask the platform for the report again and upload the answer.",
     ),
-    "file_not_found": Advice("The stored file is gone", "Upload the file again."),
+    "file_not_found": Advice("The stored file is gone"),
     "attempts_exhausted": Advice(
         "Reading was given up", "Tell whoever runs this instance, then requeue the upload below."
     ),
@@ -210,6 +201,13 @@ WARNING_TITLES = {
 def state(status: str) -> State:
     """The words for a state of an upload."""
     return STATES[status]
+
+
+def happened(action: str, to_status: str | None) -> str:
+    """What an entry of an upload's history is about."""
+    if action == "moved" and to_status in MOVES:
+        return MOVES[to_status]
+    return ACTIONS.get(action, plain(action))
 
 
 def row(code: str) -> Advice:

@@ -89,12 +89,15 @@ function handingIn(form) {
     show();
   }
 
+  function tooLarge(entry) {
+    const most = Number(form.dataset.bytes);
+    if (entry.file.size > most) note(entry, `This file is larger than ${size(most)}: export a shorter time range.`, "bad");
+    return entry.file.size > most;
+  }
+
   async function guess(entry) {
     if (platform.value) entry.select.value = platform.value;
-    if (entry.file.size > Number(form.dataset.bytes)) {
-      note(entry, `This file is larger than ${size(Number(form.dataset.bytes))}: export a shorter time range.`, "bad");
-      return;
-    }
+    if (tooLarge(entry)) return;
     const body = new FormData();
     body.append("csrf_token", form.elements.csrf_token.value);
     body.append("file", entry.file.slice(0, 65536), "beginning");
@@ -152,6 +155,7 @@ function handingIn(form) {
 
   async function run(entry, action) {
     entry.result.replaceChildren();
+    if (tooLarge(entry)) return undefined; // the server would end the connection in the middle of it
     const request = await send(entry, action);
     entry.bar.hidden = true;
     if (request.status === 0) return note(entry, "The connection broke. Try again: nothing is taken twice.", "bad");

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import uuid
 from typing import Any
 
@@ -19,6 +20,7 @@ def test_every_code_state_and_platform_has_words() -> None:
     assert set(words.FILES) == set(codes.FILE_CODES)
     assert set(words.WARNING_TITLES) == set(codes.WARNINGS)
     assert set(words.STATES) == set(states.UPLOAD.states)
+    assert set(words.MOVES) == {edge.target for edge in states.UPLOAD.edges if not edge.manual}
     assert set(words.PLATFORMS) == set(aliases.table())
     assert set(words.SOURCES) == set(intake.SOURCES)
     assert {*encodings.LEGACY, *(name for _, name in encodings.BOMS), "utf-8"} <= set(words.ENCODINGS)
@@ -35,7 +37,17 @@ def test_every_column_that_is_stored_has_words_and_exists() -> None:
 def test_words_are_short_and_say_what_to_do(advice: words.Advice) -> None:
     assert len(advice.title) <= 45
     assert advice.title[0].isupper() and not advice.title.endswith(".")
-    assert advice.todo.endswith(".") and "_" not in advice.todo and len(advice.todo) <= 170
+    assert "_" not in advice.todo and len(advice.todo) <= 170
+    if advice.todo:
+        assert advice.todo.endswith(".")
+
+
+def test_what_to_do_is_said_by_the_words_or_by_the_codes_own_sentence() -> None:
+    """A sentence of a file's code gives a reason first, and then what to do."""
+    assert all(advice.todo for advice in words.ROWS.values())
+    for code, advice in words.FILES.items():
+        sentence = codes.FILE_CODES[code]
+        assert advice.todo or re.search(r"[.:] [A-Z]|\{advice\}|Remove|Export|Upload", sentence), code
 
 
 def test_a_code_without_words_is_shown_all_the_same() -> None:
