@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import groupby
 from typing import IO, Any, BinaryIO
@@ -49,11 +49,11 @@ class Checked:
     """What an upload would end as, and what it would tell."""
 
     status: str  # completed or failed
-    size_bytes: int
     report: dict[str, Any] = field(default_factory=dict)
     rejected: tuple[RejectedRow, ...] = ()  # the first ones, in file order
     error_code: str | None = None
     error_text: str | None = None
+    size_bytes: int = 0  # of the file as it was handed in
 
 
 @dataclass(slots=True)
@@ -76,9 +76,9 @@ def check(services: Services, request: intake.Request, file: BinaryIO) -> Checke
         raise errors.RateLimited("Other files are being checked right now: try again in a few seconds.")
     try:
         intake.check_content(services, file)
-        return _read(services, request, file, report)
+        return replace(_read(services, request, file, report), size_bytes=size)
     except errors.FileRefused as error:
-        return Checked("failed", size, report, error_code=error.code, error_text=error.sentence)
+        return Checked("failed", report, error_code=error.code, error_text=error.sentence, size_bytes=size)
     finally:
         _turns.release()
 
@@ -92,24 +92,34 @@ def _read(services: Services, request: intake.Request, file: BinaryIO, report: d
             if error.code != "file_too_large" or limit == services.settings.unpacked_bytes:
                 raise
             raise errors.Refused(
-                f"The file has more than {limit // 2**20} MB when unpacked, too much to be checked"
+                f"The file has more than {limit / 2**20:.1f} MB when unpacked, too much to be checked"
                 " beforehand. Upload it: what cannot be read is refused then, too.",
                 code="too_large_to_check",
             ) from None
         found = plan.make(content, platform=request.platform, declared_currency=request.currency)
         report["plan"] = found.as_json()
-        heaps = stack.enter_context(_Heaps())
-        return _judge(services, request, found, heaps, content)
+        return _judge(services, request, found, content)
 
 
-def _judge(
-    services: Services, request: intake.Request, found: Plan, heaps: _Heaps, file: BinaryIO
-) -> Checked:
+def _judge(services: Services, request: intake.Request, found: Plan, file: BinaryIO) -> Checked:
     scope = [str(request.workspace_id), _text(request.client_id), request.platform]
     rows = Rows(found, scope=scope, today=services.clock.now().date())
     rejects = _Rejects()
-    for staged in rows.read(file):
-        rejects.look_at(staged[-1]) if staged[-1].errors else heaps.add(staged[-1])
+    with _Heaps() as heaps:
+        for staged in rows.read(file):
+            rejects.look_at(staged[-1]) if staged[-1].errors else heaps.add(staged[-1])
+        outcome = _settle_repeated_keys(heaps, rejects)
+    by_code = rejects.by_code()
+    counts = verdict.row_counts(rows.tally, outcome, by_code)
+    told = verdict.report(found, rows.tally, outcome=outcome, rejects=by_code, rows=counts)
+    judged = Checked("completed", {"plan": found.as_json(), **told}, rejects.first(found, file))
+    if verdict.passes(counts, force_partial=request.force_partial):
+        return judged
+    code, sentence = verdict.refusal(found, counts, by_code)
+    return replace(judged, status="failed", error_code=code, error_text=sentence)
+
+
+def _settle_repeated_keys(heaps: _Heaps, rejects: _Rejects) -> verdict.Outcome:
     outcome = verdict.Outcome()
     for key_rows in heaps.repeated_keys():
         settlement = duplicates.settle(key_rows)
@@ -117,15 +127,7 @@ def _judge(
         lines = {row.row_index: row.line for row in key_rows}
         for row_index, (code, other) in settlement.rejected.items():
             rejects.add(row_index, code, line=lines[row_index], other=other)
-    by_code = rejects.by_code()
-    counts = verdict.row_counts(rows.tally, outcome, by_code)
-    report = {"plan": found.as_json(), **verdict.report(found, rows.tally, outcome, by_code, counts)}
-    first = rejects.first(found, file)
-    size = file.seek(0, 2)
-    if verdict.passes(counts, force_partial=request.force_partial):
-        return Checked("completed", size, report, first)
-    code, sentence = verdict.refusal(found, counts, by_code)
-    return Checked("failed", size, report, first, error_code=code, error_text=sentence)
+    return outcome
 
 
 def _text(client_id: UUID | None) -> str | None:

@@ -97,7 +97,7 @@ def _finish(services: Services, claim: Claim, plan: Plan, tally: Tally, file: Bi
         outcome = _settle_repeated_keys(conn, claim, plan, file)
         rejects = staging_store.count_rejects(conn, claim)
         rows = verdict.row_counts(tally, outcome, rejects)
-        report = verdict.report(plan, tally, outcome, rejects, rows)
+        report = verdict.report(plan, tally, outcome=outcome, rejects=rejects, rows=rows)
         store.finish_staging(conn, claim, total_rows=rows["data"], valid_rows=rows["valid"], report=report)
         if not verdict.passes(rows, force_partial=claim.force_partial):
             code, sentence = verdict.refusal(plan, rows, rejects)

@@ -75,7 +75,7 @@ def row_counts(tally: Tally, outcome: Outcome, rejects: Sequence[Reject]) -> dic
 
 
 def report(
-    plan: Plan, tally: Tally, outcome: Outcome, rejects: Sequence[Reject], rows: dict[str, int]
+    plan: Plan, tally: Tally, *, outcome: Outcome, rejects: Sequence[Reject], rows: dict[str, int]
 ) -> dict[str, Any]:
     """What is kept with the upload beside its plan. `rejects` come in file order."""
     row_sum = tally.spend - outcome.subtotal_spend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import threading
 import types
@@ -102,6 +103,15 @@ def test_a_file_over_the_limit_is_refused_as_an_upload_is() -> None:
     with pytest.raises(errors.Refused) as refused:
         check(rows(), limits=services(upload_bytes=20))
     assert refused.value.code == "file_too_large"
+
+
+def test_a_packed_file_is_told_with_its_own_size_and_too_large_a_one_is_not_checked() -> None:
+    content = gzip.compress(rows(*["2025-05-01,A,1,10,1,1.00"] * 5000))
+    found = check(content)
+    assert found["size_bytes"] == len(content)
+    with pytest.raises(errors.Refused) as refused:
+        check(content, limits=services(upload_bytes=len(content) + 1, unpacked_bytes=1 << 30))
+    assert refused.value.code == "too_large_to_check"
 
 
 def test_only_so_many_files_are_checked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
