@@ -210,7 +210,7 @@ def login() -> werkzeug.Response:
     except keys.KeyRefused as refusal:
         log.info("login_refused", reason=refusal.reason, network=network)
         door.limits.count_failed_login(network)
-        return _login_page(target, status=401, error=refusal)
+        return _login_page(target, status=401, error=_in_a_form(refusal))
     session_id = sessions.open_session(
         door.db,
         key_id=key_id,
@@ -221,6 +221,13 @@ def login() -> werkzeug.Response:
     response = flask.redirect(target, code=303)
     _set_cookie(response, door.session_cookie, session_id, max_age=sessions.MAX_SECONDS)
     return response
+
+
+def _in_a_form(refusal: keys.KeyRefused) -> keys.KeyRefused:
+    """The refusal in the words of a person at the login, who knows nothing of headers."""
+    if refusal.reason != "malformed":
+        return refusal
+    return keys.KeyRefused("This is no key: copy all of it, from hw_ to its end.", reason=refusal.reason)
 
 
 def _login_page(

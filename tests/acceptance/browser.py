@@ -11,6 +11,8 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from tests.conftest import KEY
+
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
@@ -79,8 +81,9 @@ class Visit:
 
 @contextmanager
 def visit(browser: Browser, url: str, workspace: str | None = None, **options: Any) -> Iterator[Visit]:
-    """A person visits; at the end no script failed, no policy was broken and no dialog was opened."""
+    """A person who has logged in; at the end no script failed, no policy was broken, no dialog was opened."""
     context = browser.new_context(**options)
+    assert context.request.post(f"{url}/login", form={"key": KEY}).ok
     page = context.new_page()
     found = Visit(context, page, url, workspace or str(uuid.uuid4()))
     page.on("pageerror", lambda error: found.wrongs.append(f"script: {error}"))

@@ -478,10 +478,9 @@ def test_a_template_uploads_cleanly_empty_and_filled_in(platform: str, analyst: 
     ],
 )
 def test_an_error_is_a_page_for_people_and_a_problem_for_programs(
-    path: str, status: int, chromium: Browser, fleet: RunningFleet
+    path: str, status: int, analyst: Visit, fleet: RunningFleet
 ) -> None:
-    context = chromium.new_context()
-    page = context.new_page()
+    context, page = analyst.context, analyst.page
     answer = page.goto(fleet.api.url + path)
     assert answer is not None and answer.status == status
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -492,4 +491,23 @@ def test_an_error_is_a_page_for_people_and_a_problem_for_programs(
     assert program.status == status
     assert program.headers["content-type"] == "application/problem+json"
     assert program.json()["detail"]
+
+
+# -- the door
+
+
+def test_a_person_logs_in_with_a_key_and_out_again(chromium: Browser, fleet: RunningFleet) -> None:
+    context = chromium.new_context(**PHONE)
+    page = context.new_page()
+    page.goto(f"{fleet.api.url}/uploads?status=failed")
+    page.fill("#key", "hw_abcdefgh_" + "x" * 43)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("not known here")
+    page.fill("#key", KEY)
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{fleet.api.url}/uploads?status=failed")
+    page.get_by_role("button", name="Log out").click()
+    expect(page.locator("#key")).to_be_focused()
+    page.goto(f"{fleet.api.url}/uploads")
+    expect(page.locator("#key")).to_be_visible()
     context.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -54,10 +54,12 @@ def data_page() -> str:
     clients: list[Any] = []
     days: tuple[date | None, date | None] = (None, None)
     span: Any = None
+    asked = (parameters.time(query, "from"), parameters.time(query, "to"))
+    _check_range(*asked)
     if place.workspace_id is not None:
         with site.services().db.transaction("read", place.workspace_id) as conn:
             span = questions.performance_span(conn, **filters)
-            days = _days(query, span)
+            days = _days(*asked, span)
             clients = questions.clients(conn)
             if span.last_day:
                 rows = store.performance(
@@ -82,15 +84,18 @@ def data_page() -> str:
     )
 
 
-def _days(query: Any, span: Any) -> tuple[date | None, date | None]:
+def _check_range(first: date | None, last: date | None) -> None:
+    if first and last and (last - first).days >= MOST_DAYS:
+        raise errors.Refused("Ask for two years at most.", code="invalid_range")
+
+
+def _days(first: datetime | None, last: datetime | None, span: Any) -> tuple[date | None, date | None]:
     """The days that are asked for; without a wish the last month that there is data about."""
-    first, last = parameters.time(query, "from"), parameters.time(query, "to")
     until = last.date() if last else span.last_day
     since = (
         first.date() if first else max(span.first_day, until - timedelta(days=DAYS - 1)) if until else None
     )
-    if since and until and (until - since).days >= MOST_DAYS:
-        raise errors.Refused("Ask for two years at most.", code="invalid_range")
+    _check_range(since, until)
     return since, until
 
 

@@ -19,9 +19,6 @@ from app.uploads.services import Services
 blueprint = flask.Blueprint("pages", __name__, static_folder="static", template_folder="templates",
                             static_url_path="/assets")  # fmt: skip
 
-POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
-"""Nothing but this site's own files runs or is shown; no script or style stands within a page."""
-
 WHAT_TO_DO = {
     401: "Sign in, or open the address that your instance printed when it started.",
     403: "Ask whoever runs this instance for the right to do this.",
@@ -97,21 +94,19 @@ def error_page(status: int, code: str, sentence: str) -> flask.Response:
         sentence=sentence,
         todo=words.FILES[code].todo if code in words.FILES else WHAT_TO_DO.get(status, ""),
     )
-    response = flask.Response(text, status=status)
-    return protected(response)
+    return flask.Response(text, status=status)
 
 
 @blueprint.after_request
-def protected(response: flask.Response) -> flask.Response:
-    """The page runs and shows nothing from elsewhere, and is kept by no cache."""
-    response.headers.setdefault("Content-Security-Policy", POLICY)
-    response.headers.setdefault("X-Content-Type-Options", "nosniff")
-    response.headers.setdefault("Referrer-Policy", "same-origin")
-    if flask.request.endpoint == "pages.static":
+def _keep_static_files(response: flask.Response) -> flask.Response:
+    if flask.request.endpoint == "pages.static":  # its address changes with its content
         response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
-    else:
-        response.headers.setdefault("Cache-Control", "no-store")
     return response
+
+
+def may_log_out() -> bool:
+    """Whether this page is shown to somebody who has logged in."""
+    return bool(principal.csrf_token()) and principal.current() is not principal.LOCAL_BROWSER
 
 
 @cache
@@ -132,5 +127,6 @@ def _teach_templates(state: Any) -> None:
         asset=asset,
         csrf_token=principal.csrf_token,
         figures=figures,
+        may_log_out=may_log_out,
         words=words,
     )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import io
+import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import flask
 import flask.testing
 import pytest
 
 from app import web
-from app.access import principal
-from app.access.principal import Principal
+from app.access import keys
 from app.uploads import intake
 from app.uploads.services import Services
 from tests.conftest import work_off
@@ -39,15 +39,33 @@ def app(services: Services) -> Iterator[flask.Flask]:
     made.db.close()
 
 
-def client_as(who: Principal, app: flask.Flask, monkeypatch: pytest.MonkeyPatch) -> flask.testing.FlaskClient:
-    monkeypatch.setattr(principal, "current", lambda: who)
-    return app.test_client()
+Entered = Callable[..., flask.testing.FlaskClient]
 
 
 @pytest.fixture
-def ours(app: flask.Flask, monkeypatch: pytest.MonkeyPatch) -> flask.testing.FlaskClient:
-    who = Principal("ours", OURS, frozenset({"upload", "read"}))
-    return client_as(who, app, monkeypatch)
+def entered(app: flask.Flask, services: Services) -> Entered:
+    """A browser whose session is of a key of this workspace and these scopes; forms name their page."""
+
+    def enter(workspace_id: uuid.UUID, *scopes: str) -> flask.testing.FlaskClient:
+        key = keys.create(
+            services.db, workspace_id=workspace_id, scopes=frozenset(scopes), name="test", created_by="tests"
+        )
+        client = app.test_client()
+        assert client.post("/login", data={"key": key.text}).status_code == 303
+        return client
+
+    return enter
+
+
+@pytest.fixture
+def ours(entered: Entered) -> flask.testing.FlaskClient:
+    return entered(OURS, "upload", "read", "ops")
+
+
+def token(client: flask.testing.FlaskClient) -> str:
+    """What the forms of this session send along."""
+    found = re.search(r'name="csrf_token" value="(\w+)"', client.get("/", headers=PAGE).text)
+    return found[1] if found else ""
 
 
 def routes(app: flask.Flask) -> list[tuple[str, str]]:
@@ -67,7 +85,10 @@ def test_another_workspaces_upload_is_nowhere(
     assert len(about) >= 6
     for method, path in about:
         answer = ours.open(
-            path.replace("<uuid:upload_id>", str(theirs)), method=method, headers=PAGE, data={"reason": "x"}
+            path.replace("<uuid:upload_id>", str(theirs)),
+            method=method,
+            headers=PAGE,
+            data={"reason": "x", "csrf_token": token(ours)} if method == "POST" else None,
         )
         assert answer.status_code == 404, path
         assert b"Spring" not in answer.data and b"many" not in answer.data
@@ -77,7 +98,11 @@ def test_another_workspace_cannot_be_chosen(app: flask.Flask, ours: flask.testin
     for path in ("/", "/uploads", "/data", "/templates"):
         assert ours.get(f"{path}?workspace_id={THEIRS}", headers=PAGE).status_code == 404, path
         assert ours.get(path, headers=PAGE).status_code == 200, path
-    form = {"workspace_id": str(THEIRS), "file": (io.BytesIO(REPORT), "a.csv")}
+    form = {
+        "workspace_id": str(THEIRS),
+        "file": (io.BytesIO(REPORT), "a.csv"),
+        "csrf_token": token(ours),
+    }
     assert ours.post("/uploads", data=form, headers=PAGE).status_code == 404
 
 
@@ -88,38 +113,25 @@ def test_the_workspaces_of_others_are_not_named(ours: flask.testing.FlaskClient,
 
 
 def test_an_upload_lands_in_ones_own_workspace(ours: flask.testing.FlaskClient, services: Services) -> None:
-    form = {"file": (io.BytesIO(REPORT), "a.csv")}
+    form = {"file": (io.BytesIO(REPORT), "a.csv"), "csrf_token": token(ours)}
     answer = ours.post("/uploads", data=form, headers=PAGE)
     assert answer.status_code == 303
     assert ours.get(answer.location, headers=PAGE).status_code == 200
 
 
-def test_who_may_only_read_uploads_and_requeues_nothing(
-    app: flask.Flask, monkeypatch: pytest.MonkeyPatch, theirs: uuid.UUID
-) -> None:
-    reader = client_as(Principal("reader", THEIRS, frozenset({"read"})), app, monkeypatch)
+def test_who_may_only_read_uploads_and_requeues_nothing(entered: Entered, theirs: uuid.UUID) -> None:
+    reader = entered(THEIRS, "read")
     page = reader.get(f"/uploads/{theirs}", headers=PAGE)
     assert page.status_code == 200 and "Requeue</button>" not in page.text
-    form = {"file": (io.BytesIO(REPORT), "a.csv"), "reason": "x"}
     for path in (f"/uploads/{theirs}/requeue", f"/uploads/{theirs}/again", "/uploads"):
-        assert (
-            reader.post(path, data={**form, "file": (io.BytesIO(REPORT), "a.csv")}, headers=PAGE).status_code
-            == 403
-        )
+        form = {"file": (io.BytesIO(REPORT), "a.csv"), "reason": "x", "csrf_token": token(reader)}
+        answer = reader.post(path, data=form, headers=PAGE)
+        assert (answer.status_code, "scope" in answer.text) == (403, True), path
 
 
-def test_who_may_not_read_sees_nothing(
-    app: flask.Flask, monkeypatch: pytest.MonkeyPatch, theirs: uuid.UUID
-) -> None:
-    nobody = client_as(Principal("nobody", THEIRS, frozenset()), app, monkeypatch)
-    for path in (
-        "/",
-        "/uploads",
-        "/data",
-        "/templates",
-        f"/uploads/{theirs}",
-        f"/v1/uploads/{theirs}/progress",
-    ):
+def test_who_may_not_read_sees_nothing(entered: Entered, theirs: uuid.UUID) -> None:
+    nobody = entered(THEIRS, "upload")
+    for path in ("/uploads", "/data", f"/uploads/{theirs}", f"/v1/uploads/{theirs}/progress"):
         assert nobody.get(path, headers=PAGE).status_code == 403, path
 
 
