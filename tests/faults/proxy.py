@@ -46,9 +46,10 @@ class Proxy:
 
     def __init__(self, server_port: int) -> None:
         self.cuts = 0  # connections that were broken here
+        self.lost = 0  # requests whose answer was withheld
         self.swallowed = 0  # bytes that did not arrive, or not yet
         self.delay_seconds = 0.0
-        self.requests = Requests()
+        self.requests: list[Requests] = []
         self._home = self._server_port = server_port
         self._flows = True
         self._links: list[_Link] = []
@@ -84,12 +85,13 @@ class Proxy:
             link.cut_after(_offset(within) if within else 0)
 
     @_in_loop
-    def lose_answers(self, words: bytes, numbers: Collection[int]) -> None:
+    def lose_answers(self, words: bytes, numbers: Collection[int], *, silently: bool = False) -> None:
         """Of the coming requests with these words, those of these numbers (from 0) are never answered.
 
-        They reach the server and are carried out; then their connection is reset.
+        They reach the server and are carried out. Then their connection is reset; or `silently`, it
+        says nothing any more.
         """
-        self.requests.expect(words, numbers)
+        self.requests.append(Requests(words, frozenset(numbers), silently))
 
     @_in_loop
     def silence(self, *, new: bool = True) -> None:
@@ -127,11 +129,11 @@ class Proxy:
         self.heal(forget=True)
         self.delay(0)
         self.switch(self._home)
-        self.lose_answers(b"", ())
         self._close_forgotten()
 
     @_in_loop
     def _close_forgotten(self) -> None:
+        self.requests.clear()
         for link in list(self._links):
             link.renew()
 
@@ -223,11 +225,19 @@ class _Link:
                 if self._loses_answer and not is_up:
                     self._cut()
                     return
-                self._loses_answer |= is_up and self._proxy.requests.is_to_be_lost(data)
+                if is_up:
+                    self._note_request(data)
                 await self._deliver(data, sink)
             elif not data:  # this side has given up, and nobody tells the other one
                 source[1].close()
                 return
+
+    def _note_request(self, data: bytes) -> None:
+        for requests in self._proxy.requests:
+            if requests.is_to_be_lost(data):
+                self._proxy.lost += 1
+                self._forgotten |= requests.silently
+                self._loses_answer |= not requests.silently
 
     async def _read(self, source: Stream) -> bytes:
         try:
@@ -274,16 +284,13 @@ class _Link:
 class Requests:
     """Which of the coming requests get no answer."""
 
-    def __init__(self) -> None:
-        self.expect(b"", ())
-
-    def expect(self, words: bytes, numbers: Collection[int]) -> None:
-        """Those of these numbers, among the coming ones with these words."""
-        self._words, self._numbers, self._seen = words, frozenset(numbers), 0
+    def __init__(self, words: bytes, numbers: frozenset[int], silently: bool) -> None:
+        self.silently = silently
+        self._words, self._numbers, self._seen = words, numbers, 0
 
     def is_to_be_lost(self, data: bytes) -> bool:
         """Whether these bytes are one of them."""
-        if not self._numbers or self._words not in data:
+        if self._words not in data:
             return False
         self._seen += 1
         return self._seen - 1 in self._numbers

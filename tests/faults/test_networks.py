@@ -65,13 +65,26 @@ def test_connections_to_the_database_are_cut_anywhere_in_their_bytes(
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_answers_to_commits_are_lost(world: World, seed: int) -> None:
     source = random.Random(seed)
-    before = world.to_database.cuts
+    before = world.to_database.lost
     # Far enough apart, so that no piece of work is met at each of its four tries.
     numbers = {10 * number + source.randint(0, 5) for number in range(8)}
     world.to_database.lose_answers(b"COMMIT", numbers)
     world.begin_work("processing")
     world.settle()
-    assert world.to_database.cuts - before == len(numbers)
+    assert world.to_database.lost - before == len(numbers)
+    world.check()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_request_to_the_database_waits_for_its_answer_for_ever(world: World, seed: int) -> None:
+    source = random.Random(seed)
+    before = world.to_database.lost
+    kinds = [b"BEGIN", b"set_config", b"COPY ", b"FETCH", b"CLOSE", b"COMMIT", b"insert into", b"update "]
+    for words in kinds:
+        world.to_database.lose_answers(words, [source.randint(0, 3)], silently=True)
+    world.begin_work("processing")
+    world.settle()
+    assert world.to_database.lost - before == len(kinds)
     world.check()
 
 

@@ -165,6 +165,16 @@ def test_an_answer_is_lost_after_the_request_has_arrived(
     assert echo.got.endswith(b"COMMIT 1")
 
 
+def test_a_connection_says_nothing_after_a_request_that_has_arrived(
+    proxy: Proxy, client: socket.socket, echo: Echo
+) -> None:
+    proxy.lose_answers(b"COMMIT", [0], silently=True)
+    client.sendall(b"COMMIT")
+    assert hears_nothing(client)
+    assert echo.got.endswith(b"COMMIT")
+    assert proxy.lost == 1
+
+
 def test_a_new_connection_leads_to_the_other_server(proxy: Proxy, client: socket.socket) -> None:
     with contextlib.closing(Echo(b"other:")) as other:
         proxy.switch(other.port)
