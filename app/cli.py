@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from app import cli_keys
+from app import cli_keys, cli_operations
 from app.adapters import database, migrations
 from app.adapters.settings import Settings
 from app.client import TERMINAL, Client, RequestRefused, Unreachable
@@ -94,14 +94,14 @@ def _parser() -> argparse.ArgumentParser:
     bad.add_argument("upload_id")
     bad.set_defaults(run=_errors)
 
-    requeue = commands.add_parser("requeue", help="try a failed or partial upload again")
-    requeue.add_argument("upload_id")
-    requeue.add_argument("--reason", required=True, help="stands in the audit log")
-    requeue.set_defaults(run=_requeue)
+    watch = of_uploads.add_parser("watch", help="follow one upload to its end")
+    watch.add_argument("upload_id")
+    watch.set_defaults(run=_follow)
 
     of_keys = cli_keys.add_commands(commands, _database)
+    operations = cli_operations.add_commands(commands, _client, _settings)
 
-    for command in (upload, listed, show, bad, requeue, *of_keys):
+    for command in (upload, listed, show, bad, watch, *of_keys, *operations):
         command.add_argument("--data", type=Path, default=Path("var"), help="folder of the local instance")
     return parser
 
@@ -151,7 +151,15 @@ def _upload(options: argparse.Namespace) -> int:
     if not options.wait:
         print(upload_id)
         return EXIT_CODES["done"]
-    upload = _watch(api, upload_id)
+    return _report(_watch(api, upload_id))
+
+
+def _follow(options: argparse.Namespace) -> int:
+    return _report(_watch(_client(options), options.upload_id))
+
+
+def _report(upload: dict[str, Any]) -> int:
+    """What the upload came to, on stdout; returns the exit code for its state."""
     print(json.dumps(_brief(upload), indent=1, ensure_ascii=False))
     if upload["status"] != "completed":
         print(upload["error_text"], file=sys.stderr)
@@ -210,13 +218,6 @@ def _errors(options: argparse.Namespace) -> int:
     return EXIT_CODES["done"]
 
 
-def _requeue(options: argparse.Namespace) -> int:
-    api = _client(options)
-    answer = api.post(f"/v1/uploads/{options.upload_id}/requeue", {"reason": options.reason})
-    print(f"upload {answer['upload_id']} is {answer['status']} again", file=sys.stderr)
-    return EXIT_CODES["done"]
-
-
 def _client(options: argparse.Namespace) -> Client:
     """A client of the instance that the environment, or the local data folder, names."""
     found = _settings_with("HEADWORKS_URL", options.data)
@@ -228,6 +229,11 @@ def _database(options: argparse.Namespace) -> database.Database:
     url = _settings_with("HEADWORKS_DATABASE_URL", options.data)["HEADWORKS_DATABASE_URL"]
     migrations.check(url)
     return database.Database(url, name="headworks cli")
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    """All settings of that instance."""
+    return Settings.from_env(_settings_with("HEADWORKS_DATABASE_URL", options.data))
 
 
 def _settings_with(variable: str, data: Path) -> dict[str, str]:

@@ -227,7 +227,9 @@ def _in_a_form(refusal: keys.KeyRefused) -> keys.KeyRefused:
     """The refusal in the words of a person at the login, who knows nothing of headers."""
     if refusal.reason != "malformed":
         return refusal
-    return keys.KeyRefused("This is no key: one begins with hw_ and is long. Take the whole of it.", reason=refusal.reason)
+    return keys.KeyRefused(
+        "This is no key: one begins with hw_ and is long. Take the whole of it.", reason=refusal.reason
+    )
 
 
 def _login_page(

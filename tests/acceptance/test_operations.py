@@ -1,0 +1,129 @@
+"""The command line as an operator uses it, on a running fleet."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from app import cli
+from tests.acceptance.conftest import RunningFleet
+
+BROKEN = b"Day,Campaign name,Campaign ID,Impressions,Amount spent (USD)\n2025-05-01,Spring,101,many,1\n"
+GOOD = BROKEN.replace(b"many", b"10")
+NO_CURRENCY = GOOD.replace(b" (USD)", b"")
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(fleet: RunningFleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """One command in the environment of the fleet: exit code, stdout, stderr."""
+    for name, value in fleet.env.items():
+        if name.startswith("HEADWORKS_"):
+            monkeypatch.setenv(name, value)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = cli.main(arguments)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return command
+
+
+def failed(fleet: RunningFleet, workspace: str, *contents: bytes) -> list[str]:
+    found = [
+        fleet.api.upload(content, workspace_id=workspace, platform="meta")["upload_id"]
+        for content in contents
+    ]
+    assert {fleet.api.finished(upload_id)["status"] for upload_id in found} == {"failed"}
+    return found
+
+
+def test_the_doctor_finds_a_running_fleet_well(run: Run) -> None:
+    deadline = time.monotonic() + 60
+    while (said := run("doctor"))[0] and "FAIL  workers" in said[1] and time.monotonic() < deadline:
+        pass  # the fleet has only just been started
+    code, out, _ = said
+    assert code == 0, out
+    assert "FAIL" not in out
+    code, out, _ = run("doctor", "--json")
+    assert {finding["check"] for finding in json.loads(out)} >= {"database", "broker", "workers", "storage"}
+
+
+def test_the_doctor_says_what_to_do_and_that_something_is_wrong(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWORKS_BROKER_URL", "redis://127.0.0.1:1/0")
+    code, out, _ = run("doctor")
+    assert code == 1
+    assert "FAIL  broker" in out
+    assert "HEADWORKS_BROKER_URL" in out
+    assert "ok    database" in out
+
+
+def test_an_upload_is_followed_to_its_end(run: Run, fleet: RunningFleet) -> None:
+    workspace = str(uuid.uuid4())
+    good = fleet.api.upload(GOOD, workspace_id=workspace, platform="meta")["upload_id"]
+    code, out, err = run("uploads", "watch", good)
+    assert (code, json.loads(out)["status"]) == (0, "completed")
+    assert "completed: 1 rows staged, 1 promoted" in err
+    (bad,) = failed(fleet, workspace, BROKEN)
+    code, out, _ = run("uploads", "watch", bad)
+    assert (code, json.loads(out)["error_code"]) == (1, "too_many_rejects")
+
+
+def test_failed_uploads_are_requeued_together_and_named_beforehand(run: Run, fleet: RunningFleet) -> None:
+    workspace = str(uuid.uuid4())
+    broken, without, broken_too = failed(fleet, workspace, BROKEN, NO_CURRENCY, BROKEN + b"\n")
+    which = ("requeue", "--status", "failed", "--workspace", workspace, "--reason", "a better release")
+    code, out, _ = run(*which, "--dry-run")
+    assert code == 0
+    assert [line.split("\t") for line in out.splitlines()] == [
+        [broken, "failed", "too_many_rejects"],
+        [without, "failed", "currency_missing"],
+        [broken_too, "failed", "too_many_rejects"],
+    ]
+    assert not [
+        entry for entry in fleet.api.get(f"/v1/uploads/{broken}")["history"] if entry["why"] == which[-1]
+    ]
+    code, out, err = run(*which, "--error-code", "too_many_rejects")
+    assert (code, [line.split("\t")[0] for line in out.splitlines()]) == (0, [broken, broken_too])
+    assert err.count("is pending again") == 2
+    for upload_id in (broken, broken_too):
+        history = fleet.api.finished(upload_id)["history"]
+        assert [entry["action"] for entry in history if entry["why"] == "a better release"] == ["requeued"]
+
+
+def test_one_upload_is_requeued_by_its_id(run: Run, fleet: RunningFleet) -> None:
+    (upload_id,) = failed(fleet, str(uuid.uuid4()), BROKEN)
+    assert run("requeue", upload_id, "--reason", "again")[0] == 0
+    good = fleet.api.upload(GOOD, workspace_id=str(uuid.uuid4()), platform="meta")["upload_id"]
+    fleet.api.finished(good)
+    code, _, err = run("requeue", good, "--reason", "again")
+    assert (code, "completed" in err) == (4, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("requeue", "--reason", "x"),
+        ("requeue", "--status", "failed", "--reason", "x"),
+        ("requeue", "--status", "completed", "--workspace", str(uuid.UUID(int=1)), "--reason", "x"),
+        ("requeue", str(uuid.UUID(int=1))),
+        ("cleanup",),
+    ],
+)
+def test_a_command_that_is_not_complete_is_refused(arguments: tuple[str, ...], run: Run) -> None:
+    with pytest.raises(SystemExit) as end:
+        run(*arguments)
+    assert end.value.code == 2
+
+
+def test_expired_staging_is_dropped_by_hand(run: Run) -> None:
+    code, _, err = run("cleanup", "run")
+    assert (code, "staging of 0 days is gone" in err) == (0, True)
