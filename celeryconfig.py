@@ -9,6 +9,7 @@ task_routes = {
     "uploads.promote": {"queue": "promote"},
     "uploads.relay": {"queue": "events"},
     "uploads.audit": {"queue": "events"},
+    "uploads.deliver": {"queue": "webhooks"},  # not "events": a slow receiver must not hold up the relay
     "uploads.cleanup": {"queue": "cleanup"},
 }
 

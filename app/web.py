@@ -16,7 +16,9 @@ from app.adapters import logs, metrics, migrations
 from app.adapters.settings import Settings
 from app.kernel import errors
 from app.uploads import pages, services, views
+from app.uploads.audit import views as audit
 from app.uploads.codes import file_sentence
+from app.uploads.webhooks import views as webhooks
 
 log = logs.get(__name__)
 
@@ -77,8 +79,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     found = app.extensions["services"] = services.connect(settings, name="headworks web")
     door = access.Door(settings, found.db, found.clock)
     access.install(app, door, open_endpoints=OPEN_ENDPOINTS, upload_endpoints=UPLOAD_ENDPOINTS)
-    app.register_blueprint(views.blueprint)
-    for blueprint in pages.BLUEPRINTS:
+    for blueprint in (views.blueprint, audit.blueprint, webhooks.blueprint, *pages.BLUEPRINTS):
         app.register_blueprint(blueprint)
     app.register_error_handler(errors.HeadworksError, _headworks_problem)
     app.register_error_handler(werkzeug.exceptions.HTTPException, _http_problem)

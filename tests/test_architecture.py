@@ -176,6 +176,7 @@ CLOCK_EXCEPTIONS = {
     # module: what it may import, and why
     "app/access/keys.py": {"secrets"},  # makes keys
     "app/access/sessions.py": {"secrets"},  # makes the ids of sessions
+    "app/uploads/webhooks/signature.py": {"secrets"},  # makes the secrets that sign
     "app/adapters/embedded/procfile.py": {"time"},  # waits for real processes
     "app/adapters/embedded/server.py": {"time", "secrets"},  # waits for a server; makes its password
     "app/up.py": {"time", "secrets"},  # waits for the fleet; makes the local key

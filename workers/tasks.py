@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.uploads import cleanup, drop, events, parse, promote, work
+from app.uploads.webhooks import deliver
 from workers.fleet import app, current
 
 
@@ -36,7 +37,13 @@ def record_events() -> None:
     events.record_in_audit(current)
 
 
+@app.task(name="uploads.deliver")
+def deliver_webhooks() -> None:
+    """Webhooks that are due have been tried."""
+    deliver.run(current)
+
+
 @app.task(name="uploads.cleanup")
-def drop_expired_staging() -> None:
-    """Expired staging is gone."""
-    cleanup.drop_expired(current)
+def clean_up() -> None:
+    """Expired staging and old webhook deliveries are gone."""
+    cleanup.clean_up(current)

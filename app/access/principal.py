@@ -15,7 +15,7 @@ SCOPES = {
     # scope    what a key with it may do
     "upload": "hand in reports",
     "read": "look at uploads, their files and rejected rows, and at the numbers",
-    "ops": "send an upload on its way again",
+    "ops": "send an upload on its way again, or manage webhooks",
 }
 
 NOT_FOUND = "There is no such upload or workspace for this key."

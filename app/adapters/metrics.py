@@ -17,6 +17,15 @@ stage_seconds = Histogram(
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
 )
 leases_expired = Counter("headworks_leases_expired_total", "Leases taken from an owner that is gone.")
+webhook_deliveries = Counter(
+    "headworks_webhook_deliveries_total", "Tries to deliver a webhook, by what came of them.", ["outcome"]
+)
+webhook_seconds = Histogram(
+    "headworks_webhook_seconds",
+    "Duration of one try to deliver a webhook.",
+    ["outcome"],
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
 
 
 def exposition() -> tuple[bytes, str]:

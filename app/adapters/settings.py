@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from app.kernel import errors
 
@@ -14,6 +15,14 @@ class SettingsError(errors.Fatal):
     """A setting is missing or cannot be used."""
 
     code = "settings"
+
+
+def switch(text: str) -> bool:
+    """Whether a setting is switched on; ValueError for any other word."""
+    words = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
+    if text.lower() not in words:
+        raise ValueError(text)
+    return words[text.lower()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,7 @@ class Settings:
     sweep_seconds: float = 2.0
     statement_timeout_seconds: float = 60.0
     staging_days: int = 7  # D6.6 §2.3
+    webhooks_to_loopback: bool = False  # for development: http, and to this machine
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -72,8 +82,8 @@ class Settings:
         return cls(**values)  # type: ignore[arg-type]
 
     @staticmethod
-    def _kinds() -> dict[str, type]:
-        numbers = {
+    def _kinds() -> dict[str, Any]:
+        kinds = {
             "drop_stable_seconds": float,
             "trusted_proxies": int,
             "rate_per_minute": int,
@@ -85,9 +95,10 @@ class Settings:
             "sweep_seconds": float,
             "statement_timeout_seconds": float,
             "staging_days": int,
+            "webhooks_to_loopback": switch,
             "data_dir": Path,
         }
-        return {name: numbers.get(name, str) for name in Settings.__dataclass_fields__}
+        return {name: kinds.get(name, str) for name in Settings.__dataclass_fields__}
 
     @property
     def storage(self) -> str:

@@ -15,6 +15,7 @@ class Final(Enum):
     """What is done when nothing more is tried."""
 
     FAIL_UPLOAD = "fail the upload"
+    FAIL_DELIVERY = "fail the delivery of a webhook"
     FAIL_BATCH = "split the batch until the row that fails stands alone"
     SKIP_ROW = "skip the row"
     SET_NULL = "leave the reference empty and warn; a row that it identifies is skipped"

@@ -10,9 +10,12 @@ from uuid import UUID
 
 from app.adapters import outbox
 from app.adapters.database import Connection
+from app.kernel.canonical import canonical_json
 from app.uploads import store
 from app.uploads.services import Services
 from app.uploads.store import Claim
+from app.uploads.webhooks import messages
+from app.uploads.webhooks import store as webhooks_store
 
 TOPIC = "ingestion-complete"
 AUDIT_GROUP = "audit"
@@ -48,9 +51,22 @@ def ingestion_complete(
     }
 
 
-def emit(conn: Connection, claim: Claim, payload: dict[str, Any]) -> None:
-    """The event leaves once this transaction commits; a second one of the same upload does not."""
-    outbox.add(conn, claim.workspace_id, topic=TOPIC, key=str(claim.upload_id), payload=payload)
+def emit(conn: Connection, claim: Claim, payload: dict[str, Any]) -> int:
+    """The event leaves once this transaction commits; a second one of the same upload does not.
+
+    So do its webhooks, which are written here and not by a consumer of the stream: whatever Redis
+    loses, no delivery is lost. Returns how many there are.
+    """
+    key = str(claim.upload_id)
+    if not outbox.add(conn, claim.workspace_id, topic=TOPIC, key=key, payload=payload):
+        return 0
+    return webhooks_store.add_deliveries(
+        conn,
+        claim.workspace_id,
+        topic=TOPIC,
+        event_key=key,
+        payload=canonical_json(messages.envelope(TOPIC, payload)).decode(),
+    )
 
 
 def relay(services: Services) -> int:

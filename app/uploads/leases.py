@@ -34,6 +34,21 @@ def ask_to_stop() -> bool:
     return _held.is_set()
 
 
+def is_stopping() -> bool:
+    """Whether this process is asked to stop."""
+    return _stop_asked.is_set()
+
+
+@contextmanager
+def at_work() -> Iterator[None]:
+    """A wish to stop interrupts nothing while the block runs, which looks for it by itself."""
+    _held.set()
+    try:
+        yield
+    finally:
+        _held.clear()
+
+
 class Lease:
     """One worker's hold on one upload."""
 

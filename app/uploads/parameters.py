@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -89,6 +89,12 @@ def time(query: Mapping[str, Any], name: str) -> datetime | None:
         raise errors.Refused(f"`{name}` is no date or time in ISO 8601.") from None
 
 
+def instant(query: Mapping[str, Any], name: str) -> datetime | None:
+    """The instant in this parameter, of UTC unless it says otherwise."""
+    found = time(query, name)
+    return found.replace(tzinfo=UTC) if found and found.tzinfo is None else found
+
+
 def to_cursor(created_at: datetime) -> str:
     """Where the next page of uploads begins."""
     return base64.urlsafe_b64encode(created_at.isoformat().encode()).decode()
@@ -111,3 +117,31 @@ def from_row_cursor(text: str | None) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise errors.Refused("The cursor is not one of this list.", code="invalid_cursor")
     return int(text)
+
+
+def from_number_cursor(text: str | None) -> int | None:
+    """The number before which the page begins."""
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise errors.Refused("The cursor is not one of this list.", code="invalid_cursor")
+    return int(text)
+
+
+def to_place_cursor(at: datetime, row_id: UUID) -> str:
+    """Where the next page of a list in order of time and id begins."""
+    return base64.urlsafe_b64encode(f"{at.isoformat()} {row_id}".encode()).decode()
+
+
+def from_place_cursor(text: str | None) -> tuple[datetime, UUID] | None:
+    """The time and id before which the page begins."""
+    if not text:
+        return None
+    try:
+        at, _, row_id = base64.urlsafe_b64decode(text.encode()).decode().partition(" ")
+        found = datetime.fromisoformat(at), UUID(row_id)
+    except ValueError:
+        raise errors.Refused("The cursor is not one of this list.", code="invalid_cursor") from None
+    if found[0].tzinfo is None:
+        raise errors.Refused("The cursor is not one of this list.", code="invalid_cursor")
+    return found

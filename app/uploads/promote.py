@@ -14,6 +14,7 @@ from app.uploads.resolve import Incoming, resolve
 from app.uploads.services import Services
 from app.uploads.states import PROMOTION_BATCH_ROWS
 from app.uploads.store import Claim
+from app.uploads.webhooks import deliver
 
 log = logs.get(__name__)
 
@@ -31,8 +32,10 @@ def promote_upload(services: Services, claim: Claim, lease: Lease) -> None:
         while after_row is not None:
             lease.check()
             after_row = _promote_batch(services, claim, entity_type, after_row)
-    retries.call(lambda: _finish(services, claim), services.clock)
+    webhooks = retries.call(lambda: _finish(services, claim), services.clock)
     services.dispatch.send("uploads.relay")
+    if webhooks:
+        services.dispatch.send(deliver.TASK)
     work.wake_others(services)
 
 
@@ -249,8 +252,8 @@ def _fail_batch(services: Services, claim: Claim, entity_type: str, after_row: i
 # -- the end
 
 
-def _finish(services: Services, claim: Claim) -> None:
-    """The upload is terminal, and its event leaves with the same commit."""
+def _finish(services: Services, claim: Claim) -> int:
+    """The upload is terminal, and its event leaves with the same commit; returns for how many webhooks."""
     with services.db.transaction("promote", claim.workspace_id) as conn:
         dates = production_store.affected_dates(conn, claim)
         counts = store.get_upload(conn, claim.upload_id)
@@ -262,7 +265,7 @@ def _finish(services: Services, claim: Claim) -> None:
         if counts.failed_rows and not counts.promoted_rows:
             raise errors.Fatal("Not one row could be promoted.", code="promotion_failed")
         status = "partial" if counts.failed_rows else "completed"
-        emits = events.is_emitted(status, counts.promoted_rows)
+        emits, webhooks = events.is_emitted(status, counts.promoted_rows), 0
         sentence = f"{counts.failed_rows} rows could not be promoted." if counts.failed_rows else None
         final = store.finish_promotion(
             conn,
@@ -275,7 +278,7 @@ def _finish(services: Services, claim: Claim) -> None:
         )
         if emits:
             now = services.clock.now().isoformat()
-            events.emit(
+            webhooks = events.emit(
                 conn,
                 claim,
                 events.ingestion_complete(
@@ -283,3 +286,4 @@ def _finish(services: Services, claim: Claim) -> None:
                 ),
             )
     metrics.uploads_finished.labels(status).inc()
+    return webhooks

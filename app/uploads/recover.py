@@ -14,6 +14,7 @@ from app.uploads import store
 from app.uploads.codes import FILE_CODES, file_sentence
 from app.uploads.services import Services
 from app.uploads.states import MAX_ATTEMPTS
+from app.uploads.webhooks import deliver
 from app.uploads.work import TASKS
 
 log = logs.get(__name__)
@@ -23,7 +24,7 @@ ABANDONED_SECONDS = 3600.0
 
 
 def sweep(services: Services) -> int:
-    """No upload waits for a dead owner or a lost hint; returns how many leases had expired."""
+    """No upload waits for a dead owner, nothing for a lost hint; returns how many leases had expired."""
     with services.db.transaction("dispatch") as conn:
         expired = store.take_expired_leases(conn)
         for row in expired:
@@ -36,6 +37,8 @@ def sweep(services: Services) -> int:
         stages = store.stages_with_work(conn)
     for stage in stages:
         services.dispatch.send(TASKS[stage])
+    if deliver.is_due(services):
+        services.dispatch.send(deliver.TASK)
     return len(expired)
 
 

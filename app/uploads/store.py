@@ -380,7 +380,7 @@ def _requeue_partial(conn: Connection, upload: Any) -> Any:
 def add_audit(
     conn: Connection,
     workspace_id: UUID,
-    upload_id: UUID,
+    upload_id: UUID | None,
     *,
     action: str,
     from_status: str | None = None,

@@ -25,7 +25,7 @@ BEGIN
         EXECUTE 'DROP TABLE ' || day;
     END LOOP;
     TRUNCATE workspaces, data_uploads, campaigns, ad_sets, ads, daily_metrics, outbox, audit, api_keys,
-        sessions RESTART IDENTITY CASCADE;
+        sessions, webhook_subscriptions, webhook_deliveries, webhook_attempts RESTART IDENTITY CASCADE;
 END
 $$
 """

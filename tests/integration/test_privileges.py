@@ -23,7 +23,8 @@ STAGING = ("staging_rows", "staging_id_resolution")
 VIEWS = ("waiting_uploads", "daily_performance")
 REPORTS = ("workspaces", "data_uploads", *STAGING, *PRODUCTION, *VIEWS, "outbox", "audit")
 ACCESS = ("api_keys", "sessions")
-TABLES = (*REPORTS, *ACCESS)
+WEBHOOKS = ("webhook_subscriptions", "webhook_deliveries", "webhook_attempts")
+TABLES = (*REPORTS, *ACCESS, *WEBHOOKS)
 
 GRANTS: dict[str, dict[str, str]] = {
     # role: what it may do to each table as a whole: Select, Insert, Update, Delete; not named: nothing
@@ -45,8 +46,8 @@ GRANTS: dict[str, dict[str, str]] = {
         "outbox": "SI",
         "audit": "SI",
     },
-    # DELETES expired staging by one function, NEVER production
-    "cleanup": {"data_uploads": "S"},
+    # DELETES expired staging by one function, NEVER production; and what webhooks leave behind
+    "cleanup": {"data_uploads": "S", "webhook_subscriptions": "D", "webhook_deliveries": "D"},
     # clears staging for a person's command, NEVER production
     "requeue": {
         "workspaces": "S",
@@ -63,16 +64,37 @@ GRANTS: dict[str, dict[str, str]] = {
     "read": dict.fromkeys(REPORTS, "S"),
     # finds out who makes a request, and sees nothing else; nobody else sees a key's hash
     "access": {"api_keys": "SI", "sessions": "SID"},
+    # subscribes and delivers, NEVER reports
+    "webhooks": {**dict.fromkeys(WEBHOOKS, "SIU"), "audit": "SI"},
+}
+SEEN_COLUMNS = {
+    # role, table: columns that it may read although not the table: addresses and secrets are not among them
+    ("promote", "webhook_subscriptions"): {"id", "workspace_id", "topics", "disabled_at", "deleted_at"},
+    ("promote", "webhook_deliveries"): {"subscription_id", "event_key"},
+    ("dispatch", "webhook_subscriptions"): {
+        "id", "workspace_id", "disabled_at", "deleted_at", "owner_id", "claim_epoch", "lease_expires_at",
+        "last_claimed_at",
+    },
+    ("dispatch", "webhook_deliveries"): {"subscription_id", "status", "next_attempt_at"},
+    ("cleanup", "webhook_subscriptions"): {"id", "workspace_id", "deleted_at"},
+    ("cleanup", "webhook_deliveries"): {"id", "workspace_id", "subscription_id", "created_at"},
+}  # fmt: skip
+ADDED_COLUMNS = {
+    # role, table: columns with which it may add a row although not with others
+    ("promote", "webhook_deliveries"): {"subscription_id", "workspace_id", "event_key", "payload"},
 }
 COLUMNS = {
     ("access", "api_keys"): {"revoked_at", "last_used_at"},
     ("access", "sessions"): {"expires_at"},
+    ("dispatch", "webhook_subscriptions"): {
+        "owner_id", "claim_epoch", "lease_expires_at", "last_claimed_at",
+    },
     # what a lock on the workspace asks for
     ("requeue", "workspaces"): {"last_claimed_at"},
     # role, table: columns that it may update although not the table
     ("promote", "staging_rows"): {"promotion_error"},
     ("promote", "staging_id_resolution"): {"resolved_id", "error_code"},
-}
+}  # fmt: skip
 FUNCTIONS = {
     # function that runs as the owner: who may call it
     "ensure_staging_day(date)": {"parse"},
@@ -89,6 +111,11 @@ EVERY_WORKSPACE = {
     # a key tells the workspace: until it is found there is none
     ("access", "api_keys"),
     ("access", "sessions"),
+    # so do the claims of webhooks, and the end of their log
+    ("dispatch", "webhook_subscriptions"),
+    ("dispatch", "webhook_deliveries"),
+    ("cleanup", "webhook_subscriptions"),
+    ("cleanup", "webhook_deliveries"),
 }
 
 OURS = UUID("aaaaaaaa-0000-4000-8000-000000000001")
@@ -139,10 +166,26 @@ INSERTS = {
         "INSERT INTO sessions (id_hash, key_id, expires_at) SELECT sha256('{new}'::bytea), min(id),"
         " now() + interval '1 hour' FROM api_keys WHERE workspace_id = '{ws}'"
     ),
+    "webhook_subscriptions": (
+        "INSERT INTO webhook_subscriptions (id, workspace_id, url, topics, sealed_secret, created_by)"
+        " VALUES ('{new}', '{ws}', 'https://example.com/', '{{ingestion-complete}}', 's', 'tests')"
+    ),
+    "webhook_deliveries": (
+        "INSERT INTO webhook_deliveries (subscription_id, workspace_id, event_key, payload)"
+        " VALUES ('{subscription}', '{ws}', '{new}', '{{}}')"
+    ),
+    "webhook_attempts": (
+        "INSERT INTO webhook_attempts (delivery_id, number, workspace_id, owner_id)"
+        " VALUES ('{delivery}', 1, '{ws}', 'tests')"
+    ),
 }
 WORKSPACE_COLUMN = {
     "workspaces": "id",
     "sessions": "(SELECT workspace_id FROM api_keys k WHERE k.id = key_id)",
+}
+CHILDLESS = {
+    # rows to which no other row refers
+    "webhook_subscriptions": " AND id NOT IN (SELECT subscription_id FROM webhook_deliveries)",
 }
 CHANGED_COLUMN = {
     # a column that some role may change, in each table
@@ -158,6 +201,9 @@ CHANGED_COLUMN = {
     "audit": "why = 'x'",
     "api_keys": "last_used_at = now()",
     "sessions": "expires_at = now()",
+    "webhook_subscriptions": "last_claimed_at = now()",
+    "webhook_deliveries": "next_attempt_at = now()",
+    "webhook_attempts": "ended_at = now()",
 }
 
 
@@ -188,9 +234,25 @@ class Rows:
         if table == "daily_metrics":  # of a campaign that has no such day yet
             self.sql(INSERTS["campaigns"].format(ws=workspace_id, new=uuid.uuid4()))
             self.campaigns[workspace_id] = self.sql("SELECT max(id) FROM campaigns")[0][0]
+        subscription, delivery = self.parents(table, workspace_id)
         return INSERTS[table].format(
-            ws=workspace_id, new=new or uuid.uuid4(), campaign=self.campaigns.get(workspace_id)
+            ws=workspace_id,
+            new=new or uuid.uuid4(),
+            campaign=self.campaigns.get(workspace_id),
+            subscription=subscription,
+            delivery=delivery,
         )
+
+    def parents(self, table: str, workspace_id: UUID) -> tuple[UUID, UUID]:
+        """A subscription and a delivery of its own for the row of this table, where it needs them."""
+        subscription, delivery = uuid.uuid4(), uuid.uuid4()
+        values = {"ws": workspace_id, "subscription": subscription}
+        if table in ("webhook_deliveries", "webhook_attempts"):
+            self.sql(INSERTS["webhook_subscriptions"].format(**values, new=subscription))
+        if table == "webhook_attempts":
+            self.sql(INSERTS["webhook_deliveries"].format(**values, new=delivery))
+            self.sql(f"UPDATE webhook_deliveries SET id = '{delivery}' WHERE event_key = '{delivery}'")
+        return subscription, delivery
 
     def run(self, role: str, workspace_id: UUID | None, statement: str) -> int:
         """Rows that the statement found or changed, undone afterwards."""
@@ -258,6 +320,22 @@ def test_a_role_changes_only_its_columns(role: str, rows: Rows) -> None:
             assert allowed == {name for (name,) in found}, table
 
 
+@pytest.mark.parametrize(
+    ("verb", "expected"), [("SELECT", SEEN_COLUMNS), ("INSERT", ADDED_COLUMNS)], ids=["read", "add"]
+)
+@pytest.mark.parametrize("role", GRANTS)
+def test_a_role_reads_and_adds_only_its_columns(
+    role: str, verb: str, expected: dict[tuple[str, str], set[str]], rows: Rows
+) -> None:
+    for table in TABLES:
+        found = rows.sql(
+            f"SELECT attname FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attnum > 0"
+            f" AND has_column_privilege('headworks_{role}', attrelid, attnum, '{verb}')"
+        )
+        if not may(role, verb, table):
+            assert expected.get((role, table), set()) == {name for (name,) in found}, table
+
+
 @pytest.mark.parametrize("role", GRANTS)
 def test_a_role_calls_only_its_functions(role: str, rows: Rows) -> None:
     for function, callers in FUNCTIONS.items():
@@ -289,6 +367,8 @@ FORBIDDEN = [
     *[("promote", verb, table) for table in STAGING for verb in ("INSERT", "DELETE")],
     *[("dispatch", "SELECT", table) for table in (*STAGING, *PRODUCTION)],
     *[("relay", "SELECT", table) for table in (*STAGING, *PRODUCTION, "data_uploads")],
+    *[("webhooks", "SELECT", table) for table in (*STAGING, *PRODUCTION, "data_uploads", "outbox")],
+    *[("read", "SELECT", table) for table in WEBHOOKS],
     *[("read", verb, table) for table in INSERTS for verb in ("INSERT", "UPDATE", "DELETE")],
 ]
 
@@ -299,7 +379,7 @@ def statement(rows: Rows, verb: str, table: str, workspace_id: UUID) -> str:
         "SELECT": f"SELECT FROM {table} {where}",
         "INSERT": rows.insert(table, workspace_id, workspace_id if table == "workspaces" else None),
         "UPDATE": f"UPDATE {table} SET {CHANGED_COLUMN[table]} {where}",
-        "DELETE": f"DELETE FROM {table} {where}",
+        "DELETE": f"DELETE FROM {table} {where}{CHILDLESS.get(table, '')}",
     }[verb]
 
 
@@ -382,6 +462,20 @@ def test_without_a_workspace_no_row_is_seen(role: str, table: str, rows: Rows) -
     if may(role, "SELECT", table):
         found = rows.run(role, None, f"SELECT FROM {table}")
         assert ((role, table) in EVERY_WORKSPACE) == (found > 0)
+
+
+def test_the_end_of_an_upload_tells_webhooks_of_its_own_workspace_alone(rows: Rows) -> None:
+    assert rows.run("promote", OURS, rows.insert("webhook_deliveries", OURS)) == 1
+    for workspace_id in (OURS, None):
+        with pytest.raises(errors.AccessDenied):
+            rows.run("promote", workspace_id, rows.insert("webhook_deliveries", THEIRS))
+
+
+@pytest.mark.parametrize("role", [role for role in GRANTS if role != "webhooks"])
+@pytest.mark.parametrize("column", ["sealed_secret", "previous_secret", "url"])
+def test_nobody_but_the_sender_sees_where_to_and_what_signs(column: str, role: str, rows: Rows) -> None:
+    with pytest.raises(errors.AccessDenied):
+        rows.run(role, OURS, f"SELECT {column} FROM webhook_subscriptions")
 
 
 # -- staging days: COPY does not pass through the parent's policy
