@@ -144,10 +144,16 @@ ORDER BY d.next_attempt_at, d.created_at, d.id
 LIMIT 1
 FOR UPDATE OF d;
 
--- name: end_lost_attempts!
--- Tries whose worker is gone have ended; whether they arrived, nobody knows.
-UPDATE webhook_attempts SET ended_at = now(), error_code = 'worker_lost'
-WHERE delivery_id = :delivery_id AND ended_at IS NULL;
+-- name: end_lost_attempts$
+-- Tries whose worker is gone have ended, and count as failed: whether they arrived, nobody knows.
+WITH lost AS (
+    UPDATE webhook_attempts SET ended_at = now(), error_code = 'worker_lost'
+    WHERE delivery_id = :delivery_id AND ended_at IS NULL
+    RETURNING 1
+)
+UPDATE webhook_deliveries SET failures = failures + (SELECT count(*) FROM lost)
+WHERE id = :delivery_id
+RETURNING failures;
 
 -- name: begin_attempt$
 -- One more try; returns its number.

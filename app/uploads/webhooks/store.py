@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -43,9 +43,9 @@ class Message:
     delivery_id: UUID
     number: int | None  # of the try; None: it is not tried any more
     failures: int
-    url: str
+    url: str = field(repr=False)
     payload: Any
-    sealed_secrets: tuple[str, ...]
+    sealed_secrets: tuple[str, ...] = field(repr=False)
 
 
 # -- subscriptions
@@ -253,16 +253,16 @@ def begin_attempt(conn: Connection, claim: Claim, *, max_failures: int) -> Messa
     if row is None:
         _sql.release_webhook(conn, **claim.fence)
         return None
-    lost = _sql.end_lost_attempts(conn, delivery_id=row.delivery_id)
+    failures = _sql.end_lost_attempts(conn, delivery_id=row.delivery_id)
     number = None
-    if not lost or row.failures + lost <= max_failures:
+    if failures == row.failures or failures <= max_failures:
         number = _sql.begin_attempt(
             conn, delivery_id=row.delivery_id, workspace_id=claim.workspace_id, owner_id=claim.owner_id
         )
     return Message(
         delivery_id=row.delivery_id,
         number=number,
-        failures=row.failures + lost,
+        failures=failures,
         url=row.url,
         payload=row.payload,
         sealed_secrets=tuple(s for s in (row.sealed_secret, row.previous_secret) if s),
