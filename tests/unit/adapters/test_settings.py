@@ -37,3 +37,25 @@ def test_files_go_to_the_data_folder_unless_told_otherwise() -> None:
     assert Settings.from_env(GOOD).storage == "file:///data/files"
     other = Settings.from_env({**GOOD, "HEADWORKS_STORAGE_URL": "s3://bucket/prefix"})
     assert other.storage == "s3://bucket/prefix"
+
+
+SWITCHES = [
+    ("1", True),
+    ("on", True),
+    ("TRUE", True),
+    ("0", False),
+    ("off", False),
+    ("false", False),
+    ("", False),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), SWITCHES)
+def test_a_switch_is_read(text: str, expected: bool) -> None:
+    found = Settings.from_env({**GOOD, "HEADWORKS_WEBHOOKS_TO_LOOPBACK": text})
+    assert found.webhooks_to_loopback is expected
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_named() -> None:
+    with pytest.raises(SettingsError, match="HEADWORKS_WEBHOOKS_TO_LOOPBACK is 'maybe', which is no switch"):
+        Settings.from_env({**GOOD, "HEADWORKS_WEBHOOKS_TO_LOOPBACK": "maybe"})
