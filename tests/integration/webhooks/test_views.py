@@ -13,10 +13,12 @@ import standardwebhooks
 
 from app.access import principal
 from app.access.principal import Principal
+from app.kernel import errors
 from app.uploads.services import Services
 from app.uploads.webhooks import deliver, subscriptions, views
 from app.web import create_app
 from tests.integration.one_database import database_url, emptied  # noqa: F401
+from tests.integration.threads import at_once
 from tests.integration.webhooks.conftest import OTHER, WORKSPACE, Webhooks
 from tests.integration.webhooks.receiver import Receiver, says
 
@@ -138,6 +140,12 @@ def test_a_workspace_has_at_most_twenty_webhooks(client: Client, monkeypatch: py
     assert client.subscribe(f"{URL}/3", workspace_id=OTHER)[0] == 201
     client.call("DELETE", f"/v1/webhooks/{first}")
     assert client.subscribe(f"{URL}/3")[0] == 201
+
+
+def test_of_many_who_subscribe_one_url_at_once_one_does(services: Services, webhooks: Webhooks) -> None:
+    for number in range(5):
+        ends = at_once(*[lambda n=number: webhooks.subscribe(f"{URL}/{n}")] * 4)
+        assert sum(isinstance(end, errors.Conflict) for end in ends) == 3
 
 
 def test_a_deleted_webhook_is_gone_and_deleting_it_again_finds_nothing(client: Client) -> None:
