@@ -17,7 +17,9 @@ OLDEST_POSTGRESQL = 150_000  # UNIQUE NULLS NOT DISTINCT
 CLOCK_SECONDS = 60.0  # object stores refuse requests that are signed much later, webhooks' receivers too
 FREE_BYTES = 2 << 30
 WAITING_SECONDS = 60.0
-ROLES = ("intake", "parse", "promote", "cleanup", "requeue", "dispatch", "relay", "read")
+ROLES = (
+    "intake", "parse", "promote", "cleanup", "requeue", "dispatch", "relay", "read", "access", "webhooks",
+)  # fmt: skip
 
 
 class Ill(errors.HeadworksError):

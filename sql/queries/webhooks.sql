@@ -18,14 +18,21 @@ SELECT * FROM webhook_subscriptions WHERE deleted_at IS NULL ORDER BY created_at
 SELECT * FROM webhook_subscriptions WHERE id = :subscription_id AND deleted_at IS NULL;
 
 -- name: webhook_workspace$
--- The workspace that a subscription belongs to.
-SELECT workspace_id FROM webhook_subscriptions WHERE id = :subscription_id AND deleted_at IS NULL;
+-- The workspace that a subscription belongs to, or did before it was deleted.
+SELECT workspace_id FROM webhook_subscriptions WHERE id = :subscription_id;
 
--- name: delete_webhook!
--- The subscription is over; its log stays for a while.
-UPDATE webhook_subscriptions
-SET deleted_at = clock_timestamp(), previous_secret = NULL, previous_until = NULL
-WHERE id = :subscription_id AND deleted_at IS NULL;
+-- name: delete_webhook^
+-- The subscription is over, if it was not before; its log stays for a while. No row when there is none.
+WITH before AS (
+    SELECT id, deleted_at IS NOT NULL AS was_deleted FROM webhook_subscriptions
+    WHERE id = :subscription_id
+    FOR UPDATE
+)
+UPDATE webhook_subscriptions s
+SET deleted_at = coalesce(s.deleted_at, clock_timestamp()), previous_secret = NULL, previous_until = NULL
+FROM before b
+WHERE s.id = b.id
+RETURNING b.was_deleted;
 
 -- name: disable_webhook!
 -- Nothing more is sent there.

@@ -56,6 +56,7 @@ class Answer:
         text = f"{self.status} {sorted(headers.items())} {self.body}"
         text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "<id>", text)
         text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*\+00:00", "<time>", text)
+        text = re.sub(r"whsec_[\w+/=]+", "<secret>", text)
         text = re.sub(r'name="csrf_token" value="[0-9a-f]*"', "<token>", text)
         return re.sub(r"headworks_session=[\w-]{43}; Expires=[^;]+", "<session>", text)
 
@@ -125,6 +126,8 @@ class Workspace:
     client_id: str
     key: str
     idempotency_key: str
+    subscription_id: str = ""
+    delivery_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,15 +179,44 @@ def both(fleet: RunningFleet, access: database.Database) -> Two:
 
 @pytest.fixture
 def two(both: Two, access: database.Database, fleet: RunningFleet, servers: Servers) -> Two:
-    """Both workspaces, with no upload on its way; ours with a key whose requests nobody has counted."""
+    """Both workspaces, with no upload and no event on its way; ours with a key whose requests nobody has
+    counted. Each has a webhook, and a test of it that is never due."""
     on_their_way = (
-        f"SELECT id FROM data_uploads WHERE workspace_id = '{both.ours.id}' AND finished_at IS NULL"
+        f"SELECT id FROM data_uploads u WHERE workspace_id = '{both.ours.id}' AND (finished_at IS NULL"
+        " OR event_emitted AND NOT EXISTS (SELECT FROM audit a WHERE a.upload_id = u.id"
+        " AND a.action = 'event_received'))"
     )
     deadline = time.monotonic() + 60
     while servers.sql(on_their_way, dsn=fleet.dsn):
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    return replace(both, ours=replace(both.ours, key=new_key(access, both.ours.id)))
+    ours = replace(both.ours, key=new_key(access, both.ours.id))
+    return replace(
+        both,
+        ours=with_webhook(ours, fleet, servers),
+        theirs=with_webhook(both.theirs, fleet, servers),
+    )
+
+
+WEBHOOK_URL = "https://hooks.example/"
+WEBHOOK = """
+DELETE FROM webhook_deliveries WHERE workspace_id = '{ws}';
+DELETE FROM webhook_subscriptions WHERE workspace_id = '{ws}';
+INSERT INTO webhook_subscriptions (id, workspace_id, url, topics, sealed_secret, created_by)
+VALUES ('{subscription}', '{ws}', '{url}', '{{ingestion-complete}}', 's', 'tests');
+INSERT INTO webhook_deliveries
+    (id, subscription_id, workspace_id, event_key, payload, is_test, next_attempt_at)
+VALUES ('{delivery}', '{subscription}', '{ws}', 'test', '{{}}', true, 'infinity');
+"""
+
+
+def with_webhook(workspace: Workspace, fleet: RunningFleet, servers: Servers) -> Workspace:
+    subscription_id, delivery_id = str(uuid.uuid4()), str(uuid.uuid4())
+    servers.sql(
+        WEBHOOK.format(ws=workspace.id, subscription=subscription_id, delivery=delivery_id, url=WEBHOOK_URL),
+        dsn=fleet.dsn,
+    )
+    return replace(workspace, subscription_id=subscription_id, delivery_id=delivery_id)
 
 
 # -- every route
@@ -199,6 +231,7 @@ class Route:
     scope: str | None = None  # None: for everybody
     names: str | None = None  # the parameter by which it is asked for a workspace; None: by its path
     form: dict[str, str] = field(default_factory=dict)
+    body: dict[str, Any] | None = None
 
 
 ROUTES = {
@@ -213,6 +246,16 @@ ROUTES = {
     ("/v1/performance", "GET"): Route("read", "query"),
     ("/v1/uploads/<uuid:upload_id>/progress", "GET"): Route("read"),
     ("/v1/uploads/<uuid:upload_id>/events", "GET"): Route("read"),
+    ("/v1/audit", "GET"): Route("read", "query"),
+    ("/v1/webhooks", "POST"): Route(
+        "ops", "body", body={"url": WEBHOOK_URL, "topics": ["ingestion-complete"]}
+    ),
+    ("/v1/webhooks", "GET"): Route("ops", "query"),
+    ("/v1/webhooks/<uuid:subscription_id>", "DELETE"): Route("ops"),
+    ("/v1/webhooks/<uuid:subscription_id>/rotate-secret", "POST"): Route("ops"),
+    ("/v1/webhooks/<uuid:subscription_id>/test", "POST"): Route("ops"),
+    ("/v1/webhooks/<uuid:subscription_id>/deliveries", "GET"): Route("ops"),
+    ("/v1/webhooks/<uuid:subscription_id>/deliveries/<uuid:delivery_id>/redeliver", "POST"): Route("ops"),
     # pages
     ("/", "GET"): Route("read", "query"),
     ("/guess", "POST"): Route("a session", None, FIELDS),
@@ -264,7 +307,8 @@ def ask(rule: str, method: str, by: Workspace) -> Ask:
     route = ROUTES[rule, method]
     filename = "site.css" if rule.startswith("/assets") else "login.css"
     path = rule.replace("<uuid:upload_id>", by.upload_id).replace("<path:filename>", filename)
-    path = path.replace("<platform>", "meta")
+    path = path.replace("<platform>", "meta").replace("<uuid:subscription_id>", by.subscription_id)
+    path = path.replace("<uuid:delivery_id>", by.delivery_id)
     assert "<" not in path, "say here what stands in this place of the path"
     named = [("workspace_id", by.id)]
     form = [(name, by.key if value == "KEY" else value) for name, value in route.form.items()]
@@ -273,6 +317,7 @@ def ask(rule: str, method: str, by: Workspace) -> Ask:
         path,
         query=named if route.names == "query" else [],
         form=[*named, *form] if route.names == "form" else form,
+        body={**dict(named), **route.body} if route.body is not None else None,
         headers=SOCKET if rule.endswith("/events") else {},
     )
 
@@ -284,7 +329,9 @@ def ids(asked: Ask, of: Workspace) -> list[tuple[str, str]]:
 
 
 def foreign_path(asked: Ask, ours: Workspace, theirs: Workspace) -> Ask:
-    return replace(asked, path=asked.path.replace(ours.upload_id, theirs.upload_id))
+    path = asked.path.replace(ours.upload_id, theirs.upload_id)
+    path = path.replace(ours.subscription_id, theirs.subscription_id)
+    return replace(asked, path=path.replace(ours.delivery_id, theirs.delivery_id))
 
 
 def foreign_name(asked: Ask, ours: Workspace, theirs: Workspace) -> Ask:
@@ -293,7 +340,8 @@ def foreign_name(asked: Ask, ours: Workspace, theirs: Workspace) -> Ask:
     def swap(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
         return [(name, theirs.id if value == ours.id else value) for name, value in pairs]
 
-    return replace(asked, query=swap(asked.query), form=swap(asked.form))
+    body = dict(swap(list(asked.body.items()))) if asked.body is not None else None
+    return replace(asked, query=swap(asked.query), form=swap(asked.form), body=body)
 
 
 def with_headers(asked: Ask, theirs: Workspace) -> Ask:
@@ -321,7 +369,7 @@ def with_query(asked: Ask, theirs: Workspace, *, first: bool) -> Ask:
 
 
 def with_json(asked: Ask, theirs: Workspace) -> Ask:
-    body = {**dict(asked.form), **dict(ids(asked, theirs)), "source": "api", "rows": []}
+    body = {**dict(asked.form), **(asked.body or {}), **dict(ids(asked, theirs)), "source": "api", "rows": []}
     return replace(asked, form=[], body=body)
 
 
@@ -376,6 +424,8 @@ UNION ALL SELECT t::text FROM audit t WHERE workspace_id = '{id}' AND action <> 
 UNION ALL SELECT t.key FROM outbox t WHERE workspace_id = '{id}'
 UNION ALL SELECT t::text FROM campaigns t WHERE workspace_id = '{id}'
 UNION ALL SELECT t::text FROM daily_metrics t WHERE workspace_id = '{id}'
+UNION ALL SELECT t::text FROM webhook_subscriptions t WHERE workspace_id = '{id}'
+UNION ALL SELECT t::text FROM webhook_deliveries t WHERE workspace_id = '{id}'
 ORDER BY 1
 """
 
@@ -396,12 +446,13 @@ def test_another_workspace_is_as_if_it_were_not_there(
     theirs = replace(two.theirs, idempotency_key=f"{by} {two.theirs.id}")
     before, send = state_of(theirs, fleet, servers), asker(two, by)
     for way, change in WAYS.items():
-        a, b, c, d = (str(uuid.uuid4()) for _ in range(4))
-        nothing = Workspace(a, b, c, f"hw_aaaaaaaa_{theirs.key[12:]}", d)
+        a, b, c, d, e, f = (str(uuid.uuid4()) for _ in range(6))
+        nothing = Workspace(a, b, c, f"hw_aaaaaaaa_{theirs.key[12:]}", d, e, f)
         asked = change(ask(rule, method, two.ours), two.ours, theirs)
         foreign = send(asked)
         unknown = send(change(ask(rule, method, two.ours), two.ours, nothing))
-        for mark in (theirs.id, theirs.upload_id, theirs.client_id, theirs.key, MARK):
+        hidden = (theirs.id, theirs.upload_id, theirs.client_id, theirs.subscription_id, theirs.delivery_id)
+        for mark in (*hidden, theirs.key, MARK):
             if mark not in str(vars(asked)):  # what was sent may be shown again
                 assert mark not in foreign.body and mark not in str(foreign.headers), way
         assert foreign.status < 500 and foreign.status != 429, (way, foreign)
@@ -421,10 +472,13 @@ def names_it(rule: str, method: str) -> str | None:
 
 
 OTHER_STATUS = {
-    "/static/<path:filename>": 404,  # there are none
-    "/v1/uploads/<uuid:upload_id>/requeue": 409,  # it is completed
-    "/uploads/<uuid:upload_id>/requeue": 409,
-    "/v1/uploads/<uuid:upload_id>/events": 101,  # a socket
+    ("/static/<path:filename>", "GET"): 404,  # there are none
+    ("/v1/uploads/<uuid:upload_id>/requeue", "POST"): 409,  # it is completed
+    ("/uploads/<uuid:upload_id>/requeue", "POST"): 409,
+    ("/v1/uploads/<uuid:upload_id>/events", "GET"): 101,  # a socket
+    ("/v1/webhooks", "POST"): 409,  # the URL is subscribed already
+    ("/v1/webhooks/<uuid:subscription_id>/test", "POST"): 409,  # one is on its way
+    ("/v1/webhooks/<uuid:subscription_id>/deliveries/<uuid:delivery_id>/redeliver", "POST"): 409,
 }
 
 
@@ -432,13 +486,16 @@ OTHER_STATUS = {
 def test_ones_own_workspace_is_there(rule: str, method: str, two: Two) -> None:
     # The comparison above would hold as well if nothing worked at all.
     answer = ask(rule, method, two.ours).send(two.url, two.ours.key)
-    usual = {"POST": (200, 201, 303), "GET": (200,)}[method]
-    assert answer.status in (OTHER_STATUS.get(rule, 0), *usual), answer
-    if rule in OTHER_STATUS:
-        assert answer.status == OTHER_STATUS[rule]
+    if (rule, method) in OTHER_STATUS:
+        assert answer.status == OTHER_STATUS[rule, method]
         return
+    usual = {"POST": (200, 201, 303), "GET": (200,), "DELETE": (204,)}[method]
+    assert answer.status in usual, answer
     if ROUTES[rule, method].scope == "read":
-        assert "Ours" in answer.body or two.ours.upload_id in answer.body or "2025-05-01" in answer.body
+        found = ("Ours", two.ours.upload_id, "2025-05-01")
+        assert any(sign in answer.body for sign in found) or (
+            rule == "/v1/audit" and '"action":"moved"' in answer.body
+        )
 
 
 @pytest.mark.parametrize(("rule", "method"), CLOSED)

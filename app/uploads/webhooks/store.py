@@ -84,11 +84,13 @@ def webhook_workspace(conn: Connection, subscription_id: UUID) -> UUID:
 
 
 def delete_webhook(conn: Connection, workspace_id: UUID, subscription_id: UUID, *, who: str) -> None:
-    """The subscription is over, and nothing that waited for it is sent."""
-    if not _sql.delete_webhook(conn, subscription_id=subscription_id):
+    """The subscription is over, and nothing that waited for it is sent; twice is as good as once."""
+    row = _sql.delete_webhook(conn, subscription_id=subscription_id)
+    if row is None:
         raise errors.NotFound(NO_WEBHOOK)
-    _fail_pending(conn, subscription_id, code="subscription_deleted")
-    audit(conn, workspace_id, subscription_id, action="webhook_deleted", who=who)
+    if not row.was_deleted:
+        _fail_pending(conn, subscription_id, code="subscription_deleted")
+        audit(conn, workspace_id, subscription_id, action="webhook_deleted", who=who)
 
 
 def disable_webhook(conn: Connection, claim: Claim, *, why: str) -> None:

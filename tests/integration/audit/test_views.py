@@ -21,6 +21,7 @@ from app.uploads.audit import views
 from app.uploads.audit.actions import ACTIONS
 from app.uploads.services import Services
 from app.web import create_app
+from tests.conftest import BEARER
 from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.uploads.conftest import GOOD, Uploads
 
@@ -34,8 +35,7 @@ class Log:
     """Writes entries one minute apart, and asks for them."""
 
     def __init__(self, services: Services, owner_sql: OwnerSql) -> None:
-        secret = "a secret of this test run, long enough"
-        app = create_app(replace(services.settings, secret=secret, api_key="k"))
+        app = create_app(replace(services.settings, rate_per_minute=0))
         self.services: Services = app.extensions["services"]
         self.http: flask.testing.FlaskClient = app.test_client()
         self._sql, self._minutes = owner_sql, 0
@@ -51,7 +51,7 @@ class Log:
         answer = self.http.get(
             "/v1/audit",
             query_string={"workspace_id": OURS, **query},
-            headers={"Authorization": "Bearer k"},
+            headers=BEARER,
             base_url="http://127.0.0.1",
         )
         return answer.status_code, answer.get_json()
@@ -124,8 +124,8 @@ BAD = [
     ("workspace_id", "x", "invalid_workspace_id"),
     ("upload_id", "x", "invalid_upload_id"),
     ("action", "createt", "invalid_action"),
-    ("from", "yesterday", "invalid_from"),
-    ("to", "2026-13-01", "invalid_to"),
+    ("from", "yesterday", "invalid_request"),
+    ("to", "2026-13-01", "invalid_request"),
     ("cursor", "x", "invalid_cursor"),
     ("cursor", "-1", "invalid_cursor"),
     ("cursor", "9" * 19, "invalid_cursor"),

@@ -17,6 +17,7 @@ from app.kernel import errors
 from app.uploads.services import Services
 from app.uploads.webhooks import deliver, subscriptions, views
 from app.web import create_app
+from tests.conftest import BEARER
 from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.threads import at_once
 from tests.integration.webhooks.conftest import OTHER, WORKSPACE, Webhooks
@@ -37,9 +38,7 @@ class Client:
         self.hints: list[str] = []
 
     def call(self, method: str, path: str, **values: Any) -> Answer:
-        answer = self.http.open(
-            path, method=method, headers={"Authorization": "Bearer k"}, base_url="http://127.0.0.1", **values
-        )
+        answer = self.http.open(path, method=method, headers=BEARER, base_url="http://127.0.0.1", **values)
         return answer.status_code, answer.get_json() if answer.data else None
 
     def subscribe(self, url: str = URL, workspace_id: UUID = WORKSPACE, **fields: Any) -> Answer:
@@ -148,11 +147,14 @@ def test_of_many_who_subscribe_one_url_at_once_one_does(services: Services, webh
         assert sum(isinstance(end, errors.Conflict) for end in ends) == 3
 
 
-def test_a_deleted_webhook_is_gone_and_deleting_it_again_finds_nothing(client: Client) -> None:
+def test_a_deleted_webhook_is_gone_and_deleting_it_again_is_as_good_as_once(
+    client: Client, webhooks: Webhooks
+) -> None:
     subscription_id = client.made()
     path = f"/v1/webhooks/{subscription_id}"
     assert client.call("DELETE", path) == (204, None)
-    assert refused(client.call("DELETE", path)) == (404, "not_found")
+    assert client.call("DELETE", path) == (204, None)
+    assert webhooks.sql("SELECT count(*) FROM audit WHERE action = 'webhook_deleted'") == [(1,)]
     assert client.call("GET", "/v1/webhooks", query_string={"workspace_id": WORKSPACE})[1] == {"webhooks": []}
     assert refused(client.call("GET", f"{path}/deliveries")) == (404, "not_found")
 
