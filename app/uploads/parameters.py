@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -93,6 +93,25 @@ def instant(query: Mapping[str, Any], name: str) -> datetime | None:
     """The instant in this parameter, of UTC unless it says otherwise."""
     found = time(query, name)
     return found.replace(tzinfo=UTC) if found and found.tzinfo is None else found
+
+
+def day(query: Mapping[str, Any], name: str, *, days: int = 0) -> datetime | None:
+    """The beginning of the day in this parameter, of UTC, or of one some days later."""
+    found = time(query, name)
+    if found is None:
+        return None
+    try:
+        return datetime(found.year, found.month, found.day, tzinfo=UTC) + timedelta(days=days)
+    except OverflowError:
+        raise errors.Refused(f"`{name}` is no date.") from None
+
+
+def one_of(query: Mapping[str, Any], name: str, known: Collection[str]) -> str | None:
+    """The word in this parameter, None when there is none."""
+    word = query.get(name) or None
+    if word and word not in known:
+        raise errors.Refused(f"`{name}` is one of {', '.join(known)}.", code=f"invalid_{name}")
+    return word
 
 
 def to_cursor(created_at: datetime) -> str:

@@ -267,6 +267,7 @@ ROUTES = {
     ("/uploads/<uuid:upload_id>/rejected.csv", "GET"): Route("read"),
     ("/uploads/<uuid:upload_id>/original", "GET"): Route("read"),
     ("/data", "GET"): Route("read", "query"),
+    ("/audit", "GET"): Route("read", "query"),
     ("/templates", "GET"): Route("a session"),
     ("/templates/<platform>.csv", "GET"): Route("a session"),
     ("/assets/<path:filename>", "GET"): Route(),

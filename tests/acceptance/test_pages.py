@@ -281,6 +281,7 @@ def furnished(chromium: Browser, fleet: RunningFleet) -> dict[str, str]:
         "clicks": "/data?metric=clicks",
         "no data": "/data?from=1999-01-01&to=1999-01-02",
         "templates": "/templates",
+        "audit log": "/audit",
         "missing": "/nowhere",
     }
     files = {
@@ -474,6 +475,8 @@ def test_a_template_uploads_cleanly_empty_and_filled_in(platform: str, analyst: 
         ("/uploads?workspace_id=7", 422),
         ("/data?from=1900-01-01&to=2025-01-01", 422),
         ("/data?metric=luck", 422),
+        ("/audit?action=nothing", 422),
+        ("/audit?cursor=-1", 422),
         (f"/uploads/{uuid.UUID(int=5)}/again", 405),
     ],
 )
@@ -491,6 +494,26 @@ def test_an_error_is_a_page_for_people_and_a_problem_for_programs(
     assert program.status == status
     assert program.headers["content-type"] == "application/problem+json"
     assert program.json()["detail"]
+
+
+# -- the audit log
+
+
+def test_the_log_tells_who_did_what_to_an_upload(analyst: Visit) -> None:
+    upload = analyst.upload(("mistake.csv", GOOD.replace(b"100", b"many").replace(b"200", b"more")))
+    assert analyst.ended() == "Failed"
+    analyst.page.fill("[name=reason]", "<b>once more</b>")
+    analyst.follow("form[action$=requeue] button")
+    analyst.ended()
+    page = analyst.goto("/audit")
+    page.fill("#upload", upload.rpartition("/")[2].partition("?")[0])
+    page.select_option("#action", "requeued")
+    page.click("text=Filter")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("tbody tr")).to_contain_text("<b>once more</b>")
+    expect(page.locator("tbody tr")).to_contain_text("local key")
+    page.click("tbody a")
+    expect(page).to_have_url(re.compile(re.escape(upload.rpartition("/")[2].partition("?")[0])))
 
 
 # -- the door

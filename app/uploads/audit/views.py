@@ -7,7 +7,6 @@ from typing import Any, cast
 import flask
 
 from app.access import principal
-from app.kernel import errors
 from app.uploads import parameters
 from app.uploads.audit import store
 from app.uploads.audit.actions import ACTIONS
@@ -29,14 +28,11 @@ def list_audit() -> flask.Response:
     query = flask.request.args
     workspace_id = parameters.required_uuid(query, "workspace_id")
     principal.require("read", workspace_id)
-    action = query.get("action") or None
-    if action and action not in ACTIONS:
-        raise errors.Refused(f"The action is one of {', '.join(ACTIONS)}.", code="invalid_action")
     with _services().db.transaction("read", workspace_id) as conn:
         found = store.list_audit(
             conn,
             upload_id=parameters.uuid(query, "upload_id"),
-            action=action,
+            action=parameters.one_of(query, "action", ACTIONS),
             from_time=parameters.instant(query, "from"),
             to_time=parameters.instant(query, "to"),
             before=parameters.from_number_cursor(query.get("cursor")),

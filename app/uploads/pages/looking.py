@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, time, timedelta
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
@@ -32,8 +31,8 @@ def list_page() -> str:
         "client_id": parameters.uuid(query, "client_id"),
         "platform": parameters.platform(query),
         "status": parameters.status(query),
-        "from_time": _day(query, "from"),
-        "to_time": _day(query, "to", days=1),
+        "from_time": parameters.day(query, "from"),
+        "to_time": parameters.day(query, "to", days=1),
         "before": parameters.from_cursor(query.get("cursor")),
     }
     uploads: list[Any] = []
@@ -54,17 +53,6 @@ def list_page() -> str:
         kept=kept,
         cursor=parameters.to_cursor(uploads[LIST_ROWS - 1].created_at) if more else None,
     )
-
-
-def _day(query: Any, name: str, *, days: int = 0) -> datetime | None:
-    """The beginning of the day in this parameter, or of one some days later."""
-    found = parameters.time(query, name)
-    if found is None:
-        return None
-    try:
-        return datetime.combine(found.date(), time.min) + timedelta(days=days)
-    except OverflowError:
-        raise errors.Refused(f"`{name}` is no date.") from None
 
 
 @blueprint.get("/uploads/<uuid:upload_id>")
