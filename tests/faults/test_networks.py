@@ -79,7 +79,7 @@ def test_the_answers_to_commits_are_lost(world: World, seed: int) -> None:
 def test_no_request_to_the_database_waits_for_its_answer_for_ever(world: World, seed: int) -> None:
     source = random.Random(seed)
     before = world.to_database.lost
-    kinds = [b"BEGIN", b"set_config", b"COPY ", b"FETCH", b"CLOSE", b"COMMIT", b"insert into", b"update "]
+    kinds = [b"BEGIN", b"set_config", b"COPY ", b"FETCH", b"CLOSE", b"COMMIT", b"INSERT INTO", b"UPDATE "]
     for words in kinds:
         world.to_database.lose_answers(words, [source.randint(0, 3)], silently=True)
     world.begin_work("processing")
@@ -117,12 +117,12 @@ def test_old_connections_to_the_database_are_silent_while_uploads_are_claimed(wo
 
 
 @contextmanager
-def worker_alone(world: World) -> Iterator[tuple[WorkerContainer, Proxy]]:
+def worker_alone(world: World, **env: str) -> Iterator[tuple[WorkerContainer, Proxy]]:
     """A worker with a way to the database of its own; the others are frozen until they are woken."""
     assert world.postgres.port is not None
     with closing(Proxy(world.postgres.port)) as its_own:
         url = its_own.leads_to(world.postgres.dsn)
-        worker = world.start_worker("alone", "parse,promote", HEADWORKS_DATABASE_URL=url)
+        worker = world.start_worker("alone", "parse,promote", HEADWORKS_DATABASE_URL=url, **env)
         for other in world.workers[:-1]:
             other.signal_group(signal.SIGSTOP)
         try:
@@ -148,6 +148,17 @@ def test_a_worker_that_alone_was_cut_off_wakes_and_writes_nothing(world: World, 
             f"SELECT action FROM audit WHERE upload_id = '{upload_id}' AND owner_id = '{owner}' AND id >="
             f" (SELECT id FROM audit WHERE upload_id = '{upload_id}' AND action = 'lease_expired')"
         ) == [("lease_expired",)]
+
+
+def test_a_copy_that_falls_silent_halfway_keeps_nobody_from_its_rows(world: World) -> None:
+    with worker_alone(world, HEADWORKS_STAGING_CHUNK_ROWS="10000") as (_, network):
+        network.lose_answers(b"spend", [10], silently=True)  # the 11th piece of its rows
+        world.hand_in(1, rows=20_000)
+        world.wait_for(lambda: network.lost, "no rows were on their way")
+        for other in world.workers[:-1]:
+            other.signal_group(signal.SIGCONT)
+        world.settle()
+        world.check()
 
 
 def test_a_slow_network_costs_time_alone(world: World) -> None:

@@ -237,7 +237,6 @@ class World:
         statuses = dict(self.sql("SELECT id, status FROM data_uploads"))
         wanted = {str(i): "failed" if i in failed else "completed" for i, _, _ in self.sent}
         assert {str(i): s for i, s in statuses.items()} == wanted, self._situation()
-        self._check_tables([entry for entry in self.sent if entry[0] not in failed])
         self._check_events(failed)
         assert self.most_active() <= MAX_ACTIVE_PER_WORKSPACE
         assert self.sql(
@@ -248,6 +247,19 @@ class World:
             "an advisory lock is left",
             seconds=5,
         )
+        # The last one of a worker that gave up may have to run into its timeout first.
+        self.wait_for(
+            lambda: (
+                self.sql(
+                    "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'headworks%'"
+                    f" AND clock_timestamp() - xact_start > make_interval(secs => {STATEMENT_SECONDS})"
+                )
+                == [(0,)]
+            ),
+            "a transaction is left open",
+            seconds=2 * STATEMENT_SECONDS,
+        )
+        self._check_tables([entry for entry in self.sent if entry[0] not in failed])
 
     def _check_events(self, failed: Sequence[uuid.UUID]) -> None:
         told = [key for (key,) in self.sql("SELECT key FROM outbox ORDER BY key")]
