@@ -67,9 +67,10 @@ def _cleanup(settings: Settings) -> int:
     found = services.connect(settings, name="headworks cli")
     try:
         days = cleanup.drop_expired(found)
+        deliveries = cleanup.forget_deliveries(found)
     finally:
         found.db.close()
-    print(f"staging of {days} days is gone", file=sys.stderr)
+    print(f"staging of {days} days is gone, and {deliveries} webhook deliveries", file=sys.stderr)
     return 0
 
 
