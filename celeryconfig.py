@@ -28,13 +28,15 @@ broker_transport_options = {
     "visibility_timeout": visibility_timeout,
     "unacked_restore_interval": 10,  # unacknowledged messages are looked for every 10 s, not 100 s
     "unacked_restore_throttle": 1,
-    "socket_timeout": 10,  # a half-open connection never hangs a web request
+    # A half-open connection is given up; the consumer probes several, one after the other.
+    "socket_timeout": 5,
     "socket_connect_timeout": 5,
     "socket_keepalive": True,
     # A worker that listens on a connection which is no more hears again within 1 + 2 x 5 s; with the
     # default of 25 it is deaf for 51 s.
     "health_check_interval": 5,
-    "retry_on_timeout": True,
+    # No retry_on_timeout: with it the client also reconnects by itself after a reset, into a read
+    # without a timeout, and the worker is deaf.
 }
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None  # the default gives up after 100

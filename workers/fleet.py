@@ -18,7 +18,7 @@ from celery.signals import (
 )
 from celery.worker import state
 
-from app.adapters import broker, dispatch, logs
+from app.adapters import broker, database, dispatch, logs
 from app.adapters.settings import Settings
 from app.kernel import errors
 from app.uploads import leases, recover, services
@@ -76,7 +76,7 @@ def _begin_sweeping(sender: Any, **_: Any) -> None:
     dog = watchdog.Watchdog(
         waiting=lambda: _messages_in(queues),
         owners=lambda: recover.owners(sweeper),
-        pool=lambda: [services.owner_of(pid) for pid in sender.pool.info["processes"]],
+        pool=lambda: [database.name_of_process(pid) for pid in sender.pool.info["processes"]],
         tasks=lambda: [request.name for request in state.active_requests],
         clock=sweeper.clock,
     )

@@ -6,15 +6,19 @@ aiosql's queries and COPY both want.
 
 from __future__ import annotations
 
+import functools
 import math
+import os
+import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 import psycopg2
 import psycopg2.extras
 import sqlalchemy
+import sqlalchemy.event
 import sqlalchemy.exc
 
 from app.adapters import patience
@@ -95,6 +99,7 @@ class Database:
         """
         self._timeout_seconds = timeout_seconds
         self._idle_seconds = idle_seconds
+        self._abandoned: set[int] = set()
         self._engine = sqlalchemy.create_engine(
             sqlalchemy.engine.make_url(url).set(drivername="postgresql+psycopg2"),
             pool_size=pool_size,
@@ -102,7 +107,6 @@ class Database:
             pool_pre_ping=True,
             pool_recycle=1800,
             connect_args={
-                "application_name": name,
                 "connect_timeout": 5,
                 # A dead peer is noticed within half a minute, not after two hours.
                 "keepalives_idle": 10,
@@ -113,12 +117,13 @@ class Database:
                 "cursor_factory": patience.Cursor,
             },
         )
+        sqlalchemy.event.listen(self._engine, "do_connect", functools.partial(_sign, name))
 
     @contextmanager
     def transaction(
-        self, role: str, workspace_id: UUID | None = None, *, timeout_seconds: float | None = None
+        self, role: str | None, workspace_id: UUID | None = None, *, timeout_seconds: float | None = None
     ) -> Iterator[Connection]:
-        """One transaction as `headworks_<role>`, seeing only the rows of `workspace_id`.
+        """One transaction as `headworks_<role>` (None: as the user that logged in), in `workspace_id`.
 
         Committed when the block ends, rolled back when it raises. Driver errors leave it as the
         product's own errors. None as workspace sees no row that belongs to a workspace, unless a
@@ -127,10 +132,12 @@ class Database:
         with _translated():
             pooled = self._connect()
         connection: Any = pooled.dbapi_connection
+        backend = connection.info.backend_pid
         seconds = timeout_seconds or self._timeout_seconds
         try:
             connection.answer_seconds = seconds + patience.GRACE_SECONDS
             with _translated():
+                self._end_abandoned(connection)
                 with connection.cursor() as cursor:
                     cursor.execute(
                         "select set_config('role', %s, true),"
@@ -138,7 +145,7 @@ class Database:
                         " set_config('statement_timeout', %s, true),"
                         " set_config('idle_in_transaction_session_timeout', %s, true)",
                         (
-                            f"headworks_{role}",
+                            f"headworks_{role}" if role else "none",
                             str(workspace_id or ""),
                             _milliseconds(seconds),
                             _milliseconds(self._idle_seconds),
@@ -147,12 +154,15 @@ class Database:
                 yield connection
                 connection.commit()
         except BaseException:
+            with suppress(psycopg2.Error):
+                connection.rollback()
             if connection.closed:
+                self._abandoned.add(backend)
                 pooled.invalidate()
             raise
         finally:
             connection.answer_seconds = patience.IDLE_SECONDS
-            pooled.close()  # back to the pool, which rolls back what is left open
+            pooled.close()  # back to the pool
 
     def _connect(self) -> sqlalchemy.PoolProxiedConnection:
         try:
@@ -162,13 +172,57 @@ class Database:
         except sqlalchemy.exc.TimeoutError:
             raise errors.ConnectionLost("Every connection of this process's pool is busy.") from None
 
+    def _end_abandoned(self, connection: patience.Connection) -> None:
+        """Backends whose connection broke here hold nothing any more.
+
+        The server may not have heard of it: its timeouts do not end a COPY that waits for its client,
+        and until it does end, the rows that it brought keep everybody else from bringing them.
+        """
+        if self._abandoned:
+            with connection.cursor() as cursor:
+                cursor.execute(_END_ABANDONED, (list(self._abandoned),))
+            connection.commit()
+            self._abandoned.clear()
+
+    def end_backends(self, owner: str) -> None:
+        """The server's processes of a process that is not heard of any more hold nothing.
+
+        Frozen in the middle of a COPY it would hold its rows, and its lease is another's by now.
+        """
+        with self.transaction(None) as connection, connection.cursor() as cursor:
+            cursor.execute(_END_OF_OWNER, (f"{owner} ",))
+
     def forget_connections(self) -> None:
         """Drop the pool without closing its sockets: they belong to the parent process."""
         self._engine.dispose(close=False)
+        self._abandoned.clear()
 
     def close(self) -> None:
         """Close every idle connection."""
         self._engine.dispose()
+
+
+_END_BACKENDS = (
+    "select pg_terminate_backend(pid) from pg_stat_activity"
+    " where usename = session_user and pid <> pg_backend_pid() and "
+)
+_END_ABANDONED = _END_BACKENDS + "application_name = current_setting('application_name') and pid = any(%s)"
+_END_OF_OWNER = _END_BACKENDS + "starts_with(application_name, %s)"
+
+
+def _sign(name: str, _dialect: Any, _record: Any, _args: Any, options: dict[str, Any]) -> None:
+    """The server knows whose each connection is: of which process, and what for."""
+    options["application_name"] = f"{this_process()} {name}"[:63]
+
+
+def this_process() -> str:
+    """The name under which this process holds what is its own."""
+    return name_of_process(os.getpid())
+
+
+def name_of_process(pid: int) -> str:
+    """The name of a process of this machine, short enough for every place where it stands."""
+    return f"{socket.gethostname()[:32]}/{pid}"
 
 
 def _milliseconds(seconds: float) -> str:

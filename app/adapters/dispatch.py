@@ -59,7 +59,6 @@ def _sender(broker_url: str) -> celery.Celery:
         **app.conf.broker_transport_options,
         "socket_timeout": HINT_SECONDS,
         "socket_connect_timeout": HINT_SECONDS,
-        "retry_on_timeout": False,
     }
     app.conf.task_publish_retry_policy = {"max_retries": 1, "interval_start": 0}
     return app

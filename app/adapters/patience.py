@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import psycopg2.extensions
@@ -122,3 +122,32 @@ class Cursor(psycopg2.extras.NamedTupleCursor):  # type: ignore[misc]
     def copy_expert(self, *args: Any, **options: Any) -> None:
         with _guard.limit(self.connection):
             super().copy_expert(*args, **options)
+
+    # What follows asks the server only where the cursor is one of the server's.
+
+    def fetchone(self) -> Any:
+        with self._limit_of_server_cursor():
+            return super().fetchone()
+
+    def fetchmany(self, size: Any = None) -> Any:
+        with self._limit_of_server_cursor():
+            return super().fetchmany(size)
+
+    def fetchall(self) -> Any:
+        with self._limit_of_server_cursor():
+            return super().fetchall()
+
+    def scroll(self, *args: Any, **options: Any) -> None:
+        with self._limit_of_server_cursor():
+            super().scroll(*args, **options)
+
+    def close(self) -> None:
+        with self._limit_of_server_cursor():
+            super().close()
+
+    def __next__(self) -> Any:
+        with self._limit_of_server_cursor():
+            return super().__next__()
+
+    def _limit_of_server_cursor(self) -> AbstractContextManager[None]:
+        return _guard.limit(self.connection) if self.name else nullcontext()

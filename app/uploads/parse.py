@@ -79,7 +79,8 @@ def _staged_before(services: Services, claim: Claim) -> int:
 
 
 def _commit_chunk(services: Services, claim: Claim, feed: ChunkFeed) -> None:
-    # A COPY waits for its client: one that froze must not keep the rows from the next owner.
+    # Whoever takes longer has lost the lease; where the server waits for the rest of a COPY, it is the
+    # sweep that ends it.
     seconds = 2 * services.settings.lease_seconds
     with services.db.transaction("parse", claim.workspace_id, timeout_seconds=seconds) as conn:
         # When the connection broke while committing, the chunk may be there already.

@@ -35,6 +35,8 @@ def sweep(services: Services) -> int:
         for row in store.abandoned_intakes(conn, after_seconds=ABANDONED_SECONDS):
             _give_up(conn, row, "file_not_found", file_sentence("file_not_found"))
         stages = store.stages_with_work(conn)
+    for owner in {row.lost_owner for row in expired}:
+        services.db.end_backends(owner)
     for stage in stages:
         services.dispatch.send(TASKS[stage])
     if deliver.is_due(services):

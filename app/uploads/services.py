@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from dataclasses import dataclass
 
 from app.adapters import blobs, database, dispatch, signals
@@ -25,12 +23,7 @@ class Services:
     @property
     def owner_id(self) -> str:
         """Who holds a lease: this very process."""
-        return owner_of(os.getpid())
-
-
-def owner_of(pid: int) -> str:
-    """The name under which a process of this machine holds uploads."""
-    return f"{socket.gethostname()}/{pid}"
+        return database.this_process()
 
 
 def connect(settings: Settings, *, name: str) -> Services:

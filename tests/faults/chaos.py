@@ -165,7 +165,7 @@ def _stop_database(chaos: Chaos) -> None:
 def _terminate_backends(chaos: Chaos) -> None:
     chaos.world.sql(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE application_name LIKE 'headworks%' AND random() < 0.5"
+        " WHERE application_name LIKE '%headworks%' AND random() < 0.5"
     )
 
 

@@ -46,7 +46,7 @@ def test_the_connections_of_the_owner_are_terminated(world: World, status: str) 
     for _ in range(5):
         world.sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE application_name LIKE 'headworks%' AND pid <> pg_backend_pid()"
+            " WHERE application_name LIKE '%headworks%' AND pid <> pg_backend_pid()"
         )
         time.sleep(0.2)
     world.settle()

@@ -20,6 +20,7 @@ from app import web
 from app.adapters import embedded
 from app.adapters.settings import Settings
 from tests.acceptance.conftest import multipart
+from tests.conftest import BEARER, KEY, SECRET
 from tests.faults.nodes import WorkerContainer
 from tests.faults.proxy import Proxy
 from tests.faults.world import SEEDS, World, report
@@ -176,7 +177,8 @@ def test_a_slow_network_costs_time_alone(world: World) -> None:
 def post(world: World) -> Iterator[Callable[[], float]]:
     """Hands one report in over HTTP, where the broker is behind its network; how long that took."""
     broker = {"HEADWORKS_BROKER_URL": world.remote["HEADWORKS_BROKER_URL"]}
-    app = web.create_app(Settings.from_env({**world.env, **broker}))
+    door = {"HEADWORKS_SECRET": SECRET, "HEADWORKS_API_KEY": KEY}
+    app = web.create_app(Settings.from_env({**world.env, **broker, **door}))
     client = app.test_client()
     workspace_id = uuid.UUID(int=1)
     fields = {"workspace_id": str(workspace_id), "platform": "meta", "source": "manual"}
@@ -185,7 +187,7 @@ def post(world: World) -> Iterator[Callable[[], float]]:
         content = report(len(world.sent), rows=500)
         body, content_type = multipart(content, fields)
         began = time.monotonic()
-        answer = client.post("/v1/uploads", data=body, headers={"Content-Type": content_type})
+        answer = client.post("/v1/uploads", data=body, headers={"Content-Type": content_type, **BEARER})
         seconds = time.monotonic() - began
         assert answer.status_code == 201, answer.text
         world.sent.append((uuid.UUID(json.loads(answer.data)["upload_id"]), workspace_id, content))

@@ -251,7 +251,7 @@ class World:
         self.wait_for(
             lambda: (
                 self.sql(
-                    "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'headworks%'"
+                    "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '%headworks%'"
                     f" AND clock_timestamp() - xact_start > make_interval(secs => {STATEMENT_SECONDS})"
                 )
                 == [(0,)]
