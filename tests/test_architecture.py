@@ -76,6 +76,7 @@ def test_no_module_is_named_after_nothing() -> None:
 WEB = {
     "app/web.py",
     # the pages: words, figures, charts and blank reports beside them know nothing of the web
+    "app/uploads/pages/auditing.py",
     "app/uploads/pages/data.py",
     "app/uploads/pages/handing_in.py",
     "app/uploads/pages/live.py",
