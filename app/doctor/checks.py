@@ -22,13 +22,12 @@ ROLES = (
 )  # fmt: skip
 
 
-class Ill(errors.HeadworksError):
-    """A part is not as it must be; `advice` says what to do."""
-
-    code = "ill"
+class Ill(Exception):
+    """A part is not as it must be; `advice` says what to do. `works`: though it does for now."""
 
     def __init__(self, found: str, advice: str, *, works: bool = False) -> None:
         super().__init__(found)
+        self.found = found
         self.advice = advice
         self.works = works
 
@@ -65,7 +64,7 @@ def _finding(name: str, check: Callable[[Examined], str], of: Examined) -> Findi
     try:
         return Finding(name, "ok", check(of))
     except Ill as ill:
-        return Finding(name, "warning" if ill.works else "failed", ill.sentence, ill.advice)
+        return Finding(name, "warning" if ill.works else "failed", ill.found, ill.advice)
     except errors.ConnectionLost as error:
         return Finding(name, "failed", error.sentence, "See the database's line.")
     except errors.HeadworksError as error:  # its sentence says what to do

@@ -9,7 +9,7 @@ import time
 import urllib.parse
 import urllib.request
 import uuid
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -191,10 +191,23 @@ def test_an_unknown_upload_has_no_progress(api: Api) -> None:
 
 
 def handshake(api: Api, upload_id: str, **more: str) -> tuple[int, Any]:
-    """Status and body of the answer to a request for a socket that is refused."""
+    """Status and code of the answer to a browser that asks for a socket and is refused."""
     connection = http.client.HTTPConnection(urllib.parse.urlsplit(api.url).netloc, timeout=SECONDS)
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    with closing(connection):
+        connection.request("POST", "/login", urllib.parse.urlencode({"key": api.key}), form)
+        login = connection.getresponse()
+        login.read()
+        cookie = login.headers["Set-Cookie"].partition(";")[0]
+        answer = ask_for_socket(connection, upload_id, {"Cookie": cookie, **more})
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        return answer.status, json.loads(answer.read())["code"]
+
+
+def ask_for_socket(
+    connection: http.client.HTTPConnection, upload_id: str, more: dict[str, str]
+) -> http.client.HTTPResponse:
     headers = {
-        "Authorization": f"Bearer {api.key}",
         "Connection": "Upgrade",
         "Upgrade": "websocket",
         "Sec-WebSocket-Version": "13",
@@ -202,15 +215,11 @@ def handshake(api: Api, upload_id: str, **more: str) -> tuple[int, Any]:
         **more,
     }
     connection.request("GET", f"/v1/uploads/{upload_id}/events", headers=headers)
-    answer = connection.getresponse()
-    assert answer.headers["Content-Type"] == "application/problem+json"
-    body = json.loads(answer.read())
-    connection.close()
-    return answer.status, body["code"]
+    return connection.getresponse()
 
 
 def test_an_unknown_upload_has_no_socket(api: Api) -> None:
-    assert handshake(api, str(uuid.UUID(int=3))) == (404, "not_found")
+    assert handshake(api, str(uuid.UUID(int=3)), Origin=api.url) == (404, "not_found")
 
 
 @pytest.mark.parametrize("origin", ["https://elsewhere.example", "null", "http://127.0.0.1:1"])
