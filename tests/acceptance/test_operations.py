@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import subprocess
+import sys
 import time
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Callable
 
 import pytest
 
 from app import cli
-from tests.acceptance.conftest import RunningFleet
+from tests.acceptance.conftest import ROOT, RunningFleet
 
 BROKEN = b"Day,Campaign name,Campaign ID,Impressions,Amount spent (USD)\n2025-05-01,Spring,101,many,1\n"
 GOOD = BROKEN.replace(b"many", b"10")
@@ -122,6 +127,34 @@ def test_a_command_that_is_not_complete_is_refused(arguments: tuple[str, ...], r
     with pytest.raises(SystemExit) as end:
         run(*arguments)
     assert end.value.code == 2
+
+
+def test_flower_shows_the_fleet_to_whoever_knows_the_password(fleet: RunningFleet) -> None:
+    url = f"http://127.0.0.1:{fleet.env['HEADWORKS_FLOWER_PORT']}/"
+    user_and_password = base64.b64encode(fleet.env["FLOWER_BASIC_AUTH"].encode()).decode()
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            urllib.request.urlopen(url, timeout=5)
+        except urllib.error.HTTPError as error:
+            error.close()
+            assert error.code == 401
+            break
+        except OSError:  # it has only just been started
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    request = urllib.request.Request(url, headers={"Authorization": f"Basic {user_and_password}"})
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize("auth", ["", "nobody"])
+def test_flower_does_not_start_without_a_password(auth: str, fleet: RunningFleet) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "workers.flower"],
+        cwd=ROOT, env={**fleet.env, "FLOWER_BASIC_AUTH": auth}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (ended.returncode, "FLOWER_BASIC_AUTH" in ended.stderr) == (1, True)
 
 
 def test_expired_staging_is_dropped_by_hand(run: Run) -> None:
