@@ -11,9 +11,9 @@ from uuid import UUID
 from app.adapters import outbox
 from app.adapters.database import Connection
 from app.kernel.canonical import canonical_json
-from app.uploads import store
+from app.uploads.audit import store as audit_store
+from app.uploads.claims import Claim
 from app.uploads.services import Services
-from app.uploads.store import Claim
 from app.uploads.webhooks import messages
 from app.uploads.webhooks import store as webhooks_store
 
@@ -83,7 +83,7 @@ def record_in_audit(services: Services) -> int:
     def record(key: str, payload: bytes) -> None:
         event = json.loads(payload)
         with services.db.transaction("relay") as conn:
-            store.add_audit(
+            audit_store.add_audit(
                 conn,
                 UUID(event["workspace_id"]),
                 UUID(event["upload_id"]),

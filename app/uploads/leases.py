@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from app.adapters import database, logs
 from app.kernel import errors
-from app.uploads import store
-from app.uploads.store import Claim
+from app.uploads import claims_store
+from app.uploads.claims import Claim
 
 log = logs.get(__name__)
 
@@ -72,7 +72,7 @@ class Lease:
         while not self._done.wait(lease_seconds / BEATS_PER_LEASE):
             try:
                 with db.transaction("dispatch", timeout_seconds=lease_seconds) as conn:
-                    store.extend_lease(conn, self._claim, lease_seconds=lease_seconds)
+                    claims_store.extend_lease(conn, self._claim, lease_seconds=lease_seconds)
             except errors.Conflict:
                 self._lost.set()
                 return

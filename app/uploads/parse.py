@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 from app.adapters import metrics, retries
 from app.uploads import staging_store, store, verdict
+from app.uploads.claims import Claim
 from app.uploads.leases import Lease
 from app.uploads.reading import duplicates, formats
 from app.uploads.reading.entities import Staged
@@ -15,7 +16,6 @@ from app.uploads.reading.plan import Plan, make
 from app.uploads.reading.rows import Rows, Tally
 from app.uploads.services import Services
 from app.uploads.staging_store import ChunkFeed
-from app.uploads.store import Claim
 from app.uploads.work import TASKS
 
 

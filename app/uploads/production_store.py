@@ -9,9 +9,8 @@ from typing import Any
 
 from app.adapters import queries
 from app.adapters.database import Connection
-from app.kernel import errors
+from app.uploads.claims import Claim
 from app.uploads.resolve import Existing, Incoming, Place, place
-from app.uploads.store import Claim
 
 _sql = queries.load("uploads")
 
@@ -75,7 +74,7 @@ def promotion_progress(conn: Connection, claim: Claim) -> tuple[str | None, int]
     """Entity type and row up to which everything is committed."""
     row = _sql.promotion_progress(conn, **claim.fence)
     if row is None:
-        raise _lost(claim)
+        raise claim.lost
     return row.promoting_type, row.promoting_row
 
 
@@ -270,13 +269,9 @@ def set_promoting(
         failed=failed,
     )
     if not rows:
-        raise _lost(claim)
+        raise claim.lost
 
 
 def affected_dates(conn: Connection, claim: Claim) -> list[date]:
     """The days that this upload wrote, in order."""
     return list(_sql.affected_dates(conn, **claim.staging))
-
-
-def _lost(claim: Claim) -> errors.Conflict:
-    return errors.Conflict(f"Upload {claim.upload_id} is not with {claim.owner_id} any more.")

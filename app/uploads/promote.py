@@ -8,12 +8,12 @@ from app.adapters import database, logs, metrics, retries
 from app.adapters.database import Connection
 from app.kernel import errors, retry
 from app.uploads import events, production_store, store, work
+from app.uploads.claims import Claim
 from app.uploads.leases import Lease
 from app.uploads.production_store import ENTITY_TABLES
 from app.uploads.resolve import Incoming, resolve
 from app.uploads.services import Services
 from app.uploads.states import PROMOTION_BATCH_ROWS
-from app.uploads.store import Claim
 from app.uploads.webhooks import deliver
 
 log = logs.get(__name__)

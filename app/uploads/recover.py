@@ -10,7 +10,7 @@ from typing import Any
 from app.adapters import logs, metrics
 from app.adapters.database import Connection
 from app.kernel import errors
-from app.uploads import store
+from app.uploads import claims_store, store
 from app.uploads.codes import FILE_CODES, file_sentence
 from app.uploads.services import Services
 from app.uploads.states import MAX_ATTEMPTS
@@ -26,15 +26,15 @@ ABANDONED_SECONDS = 3600.0
 def sweep(services: Services) -> int:
     """No upload waits for a dead owner, nothing for a lost hint; returns how many leases had expired."""
     with services.db.transaction("dispatch") as conn:
-        expired = store.take_expired_leases(conn)
+        expired = claims_store.take_expired_leases(conn)
         for row in expired:
             log.warning("lease_expired", upload_id=str(row.upload_id), owner=row.lost_owner)
             metrics.leases_expired.inc()
             if row.attempts >= MAX_ATTEMPTS:
                 _give_up(conn, row, "attempts_exhausted", FILE_CODES["attempts_exhausted"])
-        for row in store.abandoned_intakes(conn, after_seconds=ABANDONED_SECONDS):
+        for row in claims_store.abandoned_intakes(conn, after_seconds=ABANDONED_SECONDS):
             _give_up(conn, row, "file_not_found", file_sentence("file_not_found"))
-        stages = store.stages_with_work(conn)
+        stages = claims_store.stages_with_work(conn)
     for owner in {row.lost_owner for row in expired}:
         services.db.end_backends(owner)
     for stage in stages:
@@ -47,7 +47,7 @@ def sweep(services: Services) -> int:
 def owners(services: Services) -> list[str]:
     """Who holds an upload now."""
     with services.db.transaction("dispatch") as conn:
-        return store.owners(conn)
+        return claims_store.owners(conn)
 
 
 def _give_up(conn: Connection, row: Any, code: str, sentence: str) -> None:

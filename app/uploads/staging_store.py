@@ -12,10 +12,9 @@ from typing import Any
 
 from app.adapters import queries
 from app.adapters.database import Connection, json_value
-from app.kernel import errors
+from app.uploads.claims import Claim
 from app.uploads.reading.duplicates import KeyRow
 from app.uploads.reading.entities import Staged
-from app.uploads.store import Claim
 
 _sql = queries.load("uploads")
 
@@ -136,7 +135,7 @@ def staged_rows(conn: Connection, claim: Claim) -> int:
     """How many source rows are committed."""
     found = _sql.staged_rows(conn, **claim.fence)
     if found is None:
-        raise _lost(claim)
+        raise claim.lost
     return int(found)
 
 
@@ -162,13 +161,13 @@ def copy_chunk(conn: Connection, claim: Claim, feed: ChunkFeed) -> None:
     if feed.has_entities:
         _sql.add_resolutions(conn, **claim.staging, first_row=feed.first_row, last_row=feed.last_row)
     if not _sql.set_staged_rows(conn, **claim.fence, staged_rows=feed.last_row + 1):
-        raise _lost(claim)
+        raise claim.lost
 
 
 def set_report(conn: Connection, claim: Claim, report: Mapping[str, Any]) -> None:
     """What was recognised in the file is kept with the upload."""
     if not _sql.set_report(conn, **claim.fence, report=json_value(dict(report))):
-        raise _lost(claim)
+        raise claim.lost
 
 
 def repeated_keys(conn: Connection, claim: Claim) -> Iterator[list[KeyRow]]:
@@ -222,7 +221,3 @@ def drop_subtotals(conn: Connection, claim: Claim, row_indexes: Sequence[int]) -
 def count_rejects(conn: Connection, claim: Claim) -> list[Any]:
     """For each code: code, rows, first_row and first_line, in file order."""
     return list(_sql.count_rejects(conn, **claim.staging))
-
-
-def _lost(claim: Claim) -> errors.Conflict:
-    return errors.Conflict(f"Upload {claim.upload_id} is not with {claim.owner_id} any more.")

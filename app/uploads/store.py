@@ -7,77 +7,20 @@ back the upload has another owner by now, and the function raises Conflict.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from datetime import date, datetime
-from typing import Any, Self
+from datetime import date
+from typing import Any
 from uuid import UUID
 
 from app.access.principal import NOT_FOUND
 from app.adapters import queries
 from app.adapters.database import Connection, json_value
 from app.kernel import errors
-from app.uploads.states import MAX_ACTIVE_PER_WORKSPACE, OWNED, UPLOAD
+from app.uploads import claims_store
+from app.uploads.audit import store as audit_store
+from app.uploads.claims import Claim
+from app.uploads.states import OWNED, UPLOAD
 
 _sql = queries.load("uploads")
-
-CLAIMED_STATUS = {"parse": "processing", "promote": "promoting"}
-"""Where a claim for each stage moves an upload, unless it is there already."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """An upload in the hands of one worker, as it was when it was claimed."""
-
-    upload_id: UUID
-    workspace_id: UUID
-    client_id: UUID | None
-    platform: str
-    currency: str | None
-    force_partial: bool
-    file_url: str
-    filename: str | None
-    created_at: datetime
-    owner_id: str
-    claim_epoch: int
-    attempts: int
-    deferrals: int
-    staged_on: date
-    staged_rows: int
-    total_rows: int
-    valid_rows: int
-    promoted_rows: int
-    failed_rows: int
-    promoting_type: str | None
-    promoting_row: int
-    only_failed: bool
-    report: dict[str, Any]
-    from_status: str
-
-    @classmethod
-    def from_row(cls, row: Any) -> Self:
-        if row.created_at.tzinfo is None:
-            raise ValueError("a naive time came out of the database")
-        return cls(**{field.name: getattr(row, field.name) for field in fields(cls)})
-
-    @property
-    def scope(self) -> dict[str, Any]:
-        """What begins every natural key: workspace, client and platform."""
-        return {
-            "workspace_id": self.workspace_id,
-            "client_id": self.client_id,
-            "platform": self.platform,
-        }
-
-    @property
-    def staging(self) -> dict[str, Any]:
-        """Where this upload's staging rows are."""
-        return {"staged_on": self.staged_on, "upload_id": self.upload_id}
-
-    @property
-    def fence(self) -> dict[str, Any]:
-        """What every write of this worker names."""
-        return {"upload_id": self.upload_id, "claim_epoch": self.claim_epoch}
-
 
 # -- intake
 
@@ -94,7 +37,7 @@ def create_upload(conn: Connection, *, who: str | None, **upload: Any) -> bool:
         if upload["idempotency_key"] is None:
             raise errors.Deadlock("Two uploads of a workspace came in the same microsecond.")
         return False
-    add_audit(
+    audit_store.add_audit(
         conn,
         upload["workspace_id"],
         upload["upload_id"],
@@ -123,121 +66,6 @@ def set_upload_file(
         raise errors.Conflict("The upload was given up before its file was stored.")
 
 
-# -- claims and leases (under the role that sees every workspace)
-
-
-def claim_upload(conn: Connection, stage: str, *, owner_id: str, lease_seconds: float) -> Claim | None:
-    """The upload that waits longest for this stage, in the workspace whose turn it is; None: no work.
-
-    Never more than three uploads of a workspace are active: the workspace is locked first, and its
-    active uploads are counted in a statement of their own, whose snapshot is younger than the lock.
-    Conflict when the work went to somebody else while this transaction waited for that lock.
-    """
-    workspace_id = _sql.lock_next_workspace(conn, stage=stage)
-    if workspace_id is None:
-        return None
-    slot = _sql.free_slot(conn, workspace_id=workspace_id, max_active=MAX_ACTIVE_PER_WORKSPACE)
-    row = _sql.claim_upload(
-        conn,
-        workspace_id=workspace_id,
-        stage=stage,
-        claimed_status=CLAIMED_STATUS[stage],
-        slot=slot,
-        owner_id=owner_id,
-        lease_seconds=lease_seconds,
-    )
-    if row is None:
-        raise errors.Conflict("Another worker was faster in this workspace.")
-    claim = Claim.from_row(row)
-    moved = claim.from_status != CLAIMED_STATUS[stage]
-    _audit_claim(conn, claim, "moved" if moved else "resumed", CLAIMED_STATUS[stage])
-    return claim
-
-
-def _audit_claim(conn: Connection, claim: Claim, action: str, to_status: str) -> None:
-    add_audit(
-        conn,
-        claim.workspace_id,
-        claim.upload_id,
-        action=action,
-        from_status=claim.from_status,
-        to_status=to_status,
-        owner_id=claim.owner_id,
-        claim_epoch=claim.claim_epoch,
-        why=f"attempt {claim.attempts}",
-    )
-
-
-def extend_lease(conn: Connection, claim: Claim, *, lease_seconds: float) -> None:
-    """The lease runs from now on again."""
-    if not _sql.extend_lease(conn, **claim.fence, lease_seconds=lease_seconds):
-        raise _lost(claim)
-
-
-def release_upload(conn: Connection, claim: Claim, *, why: str) -> None:
-    """Nobody owns the upload, and it may be claimed at once; the attempt does not count against the file."""
-    row = _sql.release_upload(conn, **claim.fence)
-    _audit_handed_back(conn, claim, row, "released", why)
-
-
-def defer_upload(conn: Connection, claim: Claim, *, why: str, delay_seconds: float) -> None:
-    """Nobody owns the upload, and it may be claimed again after the delay.
-
-    It gives its place among the active ones of its workspace to another until then.
-    """
-    row = _sql.defer_upload(conn, **claim.fence, delay_seconds=delay_seconds)
-    _audit_handed_back(conn, claim, row, "deferred", why)
-
-
-def _audit_handed_back(conn: Connection, claim: Claim, row: Any, action: str, why: str) -> None:
-    if row is None:
-        raise _lost(claim)
-    add_audit(
-        conn,
-        claim.workspace_id,
-        claim.upload_id,
-        action=action,
-        from_status=row.status,
-        to_status=row.status,
-        owner_id=claim.owner_id,
-        claim_epoch=claim.claim_epoch,
-        why=why,
-    )
-
-
-def take_expired_leases(conn: Connection) -> list[Any]:
-    """Uploads whose owner is gone belong to nobody; rows with upload_id, status, attempts, lost_owner."""
-    rows = list(_sql.take_expired_leases(conn))
-    for row in rows:
-        add_audit(
-            conn,
-            row.workspace_id,
-            row.upload_id,
-            action="lease_expired",
-            from_status=row.status,
-            to_status=row.status,
-            owner_id=row.lost_owner,
-            claim_epoch=row.claim_epoch,
-            why="the owner was not heard of in time",
-        )
-    return rows
-
-
-def abandoned_intakes(conn: Connection, *, after_seconds: float) -> list[Any]:
-    """Pending uploads that never got their file."""
-    return list(_sql.abandoned_intakes(conn, after_seconds=after_seconds))
-
-
-def stages_with_work(conn: Connection) -> list[str]:
-    """The stages that could claim an upload now."""
-    return [row.stage for row in _sql.stages_with_work(conn)]
-
-
-def owners(conn: Connection) -> list[str]:
-    """Who holds an upload now."""
-    return [row.owner_id for row in _sql.owners(conn)]
-
-
 # -- moves along the edges
 
 
@@ -263,7 +91,7 @@ def fail_upload(
     )
     if row is None:
         raise errors.Conflict(f"Upload {upload_id} is not with this worker any more.")
-    add_audit(
+    audit_store.add_audit(
         conn,
         workspace_id,
         upload_id,
@@ -290,7 +118,7 @@ def finish_staging(
         report=json_value(dict(report)),
     )
     if row is None:
-        raise _lost(claim)
+        raise claim.lost
     _audit_move(conn, claim, "processing", "staging_complete", f"{valid_rows} of {total_rows} rows valid")
 
 
@@ -316,7 +144,7 @@ def finish_promotion(
         error_text=sentence,
     )
     if row is None:
-        raise _lost(claim)
+        raise claim.lost
     why = f"{row.promoted_rows} rows promoted, {row.failed_rows} failed"
     _audit_move(conn, claim, "promoting", status, why)
     return row
@@ -345,7 +173,7 @@ def requeue(conn: Connection, upload_id: UUID, *, workspace_id: UUID, who: str, 
             + (" and a worker has it." if upload.owner_id else ": there is nothing to try again.")
         )
     after = {"failed": "pending", "partial": "staging_complete"}.get(before, before)
-    add_audit(
+    audit_store.add_audit(
         conn,
         workspace_id,
         upload_id,
@@ -371,42 +199,14 @@ def _requeue_partial(conn: Connection, upload: Any) -> Any:
     failed = list(rejected_rows(conn, upload, after_row=-1, limit=1))
     if not failed:
         raise errors.Conflict("The failed rows of this upload are kept no longer: upload the file again.")
-    slot = _sql.free_slot(conn, workspace_id=upload.workspace_id, max_active=MAX_ACTIVE_PER_WORKSPACE)
+    slot = claims_store.free_slot(conn, workspace_id=upload.workspace_id)
     if slot is None:
         raise errors.Conflict("Three uploads of this workspace are active: try again in a moment.")
     return _sql.requeue_partial(conn, upload_id=upload.id, slot=slot)
 
 
-def add_audit(
-    conn: Connection,
-    workspace_id: UUID,
-    upload_id: UUID | None,
-    *,
-    action: str,
-    from_status: str | None = None,
-    to_status: str | None = None,
-    owner_id: str | None = None,
-    claim_epoch: int | None = None,
-    why: str | None = None,
-    detail: Mapping[str, Any] | None = None,
-) -> None:
-    """The audit log knows of it, together with what it is about."""
-    _sql.add_audit(
-        conn,
-        workspace_id=workspace_id,
-        upload_id=upload_id,
-        action=action,
-        from_status=from_status,
-        to_status=to_status,
-        owner_id=owner_id,
-        claim_epoch=claim_epoch,
-        why=why,
-        detail=json_value(dict(detail or {})),
-    )
-
-
 def _audit_move(conn: Connection, claim: Claim, source: str, target: str, why: str) -> None:
-    add_audit(
+    audit_store.add_audit(
         conn,
         claim.workspace_id,
         claim.upload_id,
@@ -417,10 +217,6 @@ def _audit_move(conn: Connection, claim: Claim, source: str, target: str, why: s
         claim_epoch=claim.claim_epoch,
         why=why,
     )
-
-
-def _lost(claim: Claim) -> errors.Conflict:
-    return errors.Conflict(f"Upload {claim.upload_id} is not with {claim.owner_id} any more.")
 
 
 # -- cleanup and questions

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from app.adapters import logs, metrics, retries
 from app.adapters.database import Connection
 from app.kernel import errors, retry
-from app.uploads import leases, store
+from app.uploads import claims_store, leases, store
+from app.uploads.claims import Claim
 from app.uploads.codes import FILE_CODES
 from app.uploads.leases import Lease
 from app.uploads.services import Services
 from app.uploads.states import MAX_ATTEMPTS
-from app.uploads.store import Claim
 
 log = logs.get(__name__)
 
@@ -43,7 +43,7 @@ def _claim(services: Services, stage: str) -> Claim | None:
     for _ in range(CLAIM_TRIES):
         try:
             with services.db.transaction("dispatch") as conn:
-                return store.claim_upload(
+                return claims_store.claim_upload(
                     conn,
                     stage,
                     owner_id=services.owner_id,
@@ -115,13 +115,13 @@ def _defer(services: Services, claim: Claim, *, why: str, delay_seconds: float) 
     _hand_back(
         services,
         claim,
-        lambda conn: store.defer_upload(conn, claim, why=why, delay_seconds=delay_seconds),
+        lambda conn: claims_store.defer_upload(conn, claim, why=why, delay_seconds=delay_seconds),
     )
 
 
 def _release(services: Services, claim: Claim, *, why: str) -> None:
     log.info("upload_released", upload_id=str(claim.upload_id), reason=why)
-    _hand_back(services, claim, lambda conn: store.release_upload(conn, claim, why=why))
+    _hand_back(services, claim, lambda conn: claims_store.release_upload(conn, claim, why=why))
 
 
 def _hand_back(services: Services, claim: Claim, give: Callable[[Connection], None]) -> None:

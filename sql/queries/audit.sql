@@ -1,3 +1,11 @@
+-- name: add_audit!
+-- Who did what to the upload, and why.
+INSERT INTO audit
+    (workspace_id, upload_id, action, from_status, to_status, owner_id, claim_epoch, why, detail)
+VALUES (:workspace_id, :upload_id, :action, :from_status, :to_status, :owner_id, :claim_epoch, :why,
+        :detail)
+ON CONFLICT DO NOTHING;
+
 -- name: list_audit
 -- Entries of the audit log of the transaction's workspace, newest first; every filter that is NULL is off.
 SELECT id, at, upload_id, action, from_status, to_status, owner_id, claim_epoch, why, detail FROM audit

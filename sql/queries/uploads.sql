@@ -194,14 +194,6 @@ RETURNING status, claim_epoch;
 -- Nobody claims an upload of this workspace until the end of the transaction.
 SELECT FROM workspaces WHERE id = :workspace_id FOR NO KEY UPDATE;
 
--- name: add_audit!
--- Who did what to the upload, and why.
-INSERT INTO audit
-    (workspace_id, upload_id, action, from_status, to_status, owner_id, claim_epoch, why, detail)
-VALUES (:workspace_id, :upload_id, :action, :from_status, :to_status, :owner_id, :claim_epoch, :why,
-        :detail)
-ON CONFLICT DO NOTHING;
-
 -- Staging --------------------------------------------------------------------------------------
 
 -- name: ensure_staging_day$

@@ -11,7 +11,7 @@ from uuid import UUID
 from app.adapters import queries
 from app.adapters.database import Connection
 from app.kernel import errors
-from app.uploads import store as uploads_store
+from app.uploads.audit import store as audit_store
 from app.uploads.webhooks.outcomes import Tried, Verdict
 from app.uploads.webhooks.states import DELIVERY
 
@@ -143,7 +143,7 @@ def audit(
     **detail: Any,
 ) -> None:
     """The audit log knows who did this to which subscription."""
-    uploads_store.add_audit(
+    audit_store.add_audit(
         conn,
         workspace_id,
         None,

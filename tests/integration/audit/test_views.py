@@ -16,8 +16,7 @@ import pytest
 
 from app.access import principal
 from app.access.principal import Principal
-from app.uploads import store
-from app.uploads.audit import views
+from app.uploads.audit import store, views
 from app.uploads.audit.actions import ACTIONS
 from app.uploads.services import Services
 from app.web import create_app

@@ -17,11 +17,11 @@ import pytest
 
 from app.adapters import queries
 from app.kernel import errors
-from app.uploads import production_store, recover, staging_store, store
+from app.uploads import claims_store, production_store, recover, staging_store, store
+from app.uploads.claims import Claim
 from app.uploads.reading.entities import Staged
 from app.uploads.services import Services
 from app.uploads.staging_store import ChunkFeed
-from app.uploads.store import Claim
 from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.threads import wait_until
 from tests.integration.uploads.conftest import WORKSPACE, Uploads
@@ -35,7 +35,7 @@ def claim(
 ) -> Claim | None:
     try:
         with services.db.transaction("dispatch") as conn:
-            return store.claim_upload(conn, stage, owner_id=owner, lease_seconds=lease)
+            return claims_store.claim_upload(conn, stage, owner_id=owner, lease_seconds=lease)
     except errors.Conflict:  # the work went to another claim while this one waited for its lock
         return None
 
@@ -48,7 +48,7 @@ def must_claim(services: Services, stage: str = "parse", **how: Any) -> Claim:
 
 def release(services: Services, held: Claim, **how: Any) -> None:
     with services.db.transaction("dispatch") as conn:
-        store.release_upload(conn, held, why="a test", **how)
+        claims_store.release_upload(conn, held, why="a test", **how)
 
 
 def fail(services: Services, held: Claim) -> None:
@@ -191,7 +191,7 @@ def test_reports_of_one_client_and_platform_are_promoted_in_the_order_of_their_c
     assert must_claim(services, "promote").upload_id == other_client
     assert claim(services, "promote") is None  # the older one is still being read
     with services.db.transaction("dispatch") as conn:
-        assert store.stages_with_work(conn) == []
+        assert claims_store.stages_with_work(conn) == []
     finish_staging(services, held[older])
     first = must_claim(services, "promote")
     assert first.upload_id == older
@@ -212,7 +212,7 @@ def test_an_upload_that_is_put_off_leaves_its_place_and_its_turn_to_others(
     finish_staging(services, held[1])
     assert claim(services, "promote") is None
     with services.db.transaction("dispatch") as conn:
-        store.defer_upload(conn, held[0], why="rate_limited", delay_seconds=60)
+        claims_store.defer_upload(conn, held[0], why="rate_limited", delay_seconds=60)
     assert uploads.show(ids[0]).slot is None
     assert must_claim(services).upload_id == ids[3]
     assert must_claim(services, "promote").upload_id == ids[1]
@@ -303,7 +303,7 @@ def test_a_claim_waits_for_one_that_is_not_committed_and_obeys_the_limit(
     second: list[Claim | None] = []
     waiter = threading.Thread(target=lambda: second.append(claim(services)))
     with services.db.transaction("dispatch") as conn:
-        third = store.claim_upload(conn, "parse", owner_id="slow", lease_seconds=60)
+        third = claims_store.claim_upload(conn, "parse", owner_id="slow", lease_seconds=60)
         waiter.start()
         wait_until(lambda: owner_sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
         assert third is not None and second == []
@@ -319,7 +319,7 @@ def test_a_claim_that_waited_takes_the_next_upload_and_the_next_slot(
     second: list[Claim | None] = []
     waiter = threading.Thread(target=lambda: second.append(claim(services)))
     with services.db.transaction("dispatch") as conn:
-        first = store.claim_upload(conn, "parse", owner_id="slow", lease_seconds=60)
+        first = claims_store.claim_upload(conn, "parse", owner_id="slow", lease_seconds=60)
         waiter.start()
         wait_until(lambda: owner_sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
     waiter.join(10)
@@ -436,8 +436,8 @@ def feed_of(held: Claim) -> ChunkFeed:
 
 
 PARSE_WRITES: dict[str, Callable[[Any, Claim], Any]] = {
-    "extend_lease": lambda conn, held: store.extend_lease(conn, held, lease_seconds=60),
-    "release_upload": lambda conn, held: store.release_upload(conn, held, why="stop"),
+    "extend_lease": lambda conn, held: claims_store.extend_lease(conn, held, lease_seconds=60),
+    "release_upload": lambda conn, held: claims_store.release_upload(conn, held, why="stop"),
     "fail_upload": lambda conn, held: store.fail_upload(
         conn,
         workspace_id=held.workspace_id,
@@ -546,7 +546,7 @@ def test_a_heartbeat_keeps_the_lease_and_nothing_else(
     before = owner_sql(others)
     (until,) = owner_sql("SELECT lease_expires_at FROM data_uploads")[0]
     with services.db.transaction("dispatch") as conn:
-        store.extend_lease(conn, held, lease_seconds=50)
+        claims_store.extend_lease(conn, held, lease_seconds=50)
     assert before == owner_sql(others)
     (later,) = owner_sql("SELECT lease_expires_at FROM data_uploads")[0]
     assert 40 < (later - until).total_seconds() < 60

@@ -18,7 +18,7 @@ import structlog
 from hypothesis import strategies
 
 from app import web
-from app.uploads import parse, production_store, promote, store, work
+from app.uploads import claims_store, parse, production_store, promote, store, work
 from app.uploads.services import Services
 from tests.conftest import BEARER, put_off, work_off
 from tests.integration.one_database import database_url, emptied  # noqa: F401
@@ -388,7 +388,7 @@ def test_an_upload_in_a_workers_hands_is_not_requeued(
 ) -> None:
     upload_id = uploads.pending()
     with services.db.transaction("dispatch") as conn:
-        store.claim_upload(conn, "parse", owner_id="a worker", lease_seconds=60)
+        claims_store.claim_upload(conn, "parse", owner_id="a worker", lease_seconds=60)
     before = uploads.show(upload_id)
     status, body = requeue(upload_id)
     assert (status, body["code"]) == (409, "conflict")
