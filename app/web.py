@@ -15,6 +15,7 @@ from app.access import views as access
 from app.adapters import logs, metrics, migrations
 from app.adapters.settings import Settings
 from app.kernel import errors
+from app.openapi import views as openapi
 from app.uploads import pages, services, views
 from app.uploads.audit import views as audit
 from app.uploads.codes import file_sentence
@@ -25,7 +26,7 @@ log = logs.get(__name__)
 FORM_BYTES = 1 << 20
 """What a request may hold beside its file."""
 
-OPEN_ENDPOINTS = ("healthz", "readyz", "metrics_text")
+OPEN_ENDPOINTS = ("healthz", "readyz", "metrics_text", *openapi.OPEN_ENDPOINTS)
 """For everybody: they tell nothing about a workspace."""
 
 UPLOAD_ENDPOINTS = ("uploads.create_upload", "pages.hand_in", "pages.take_again")
@@ -78,8 +79,20 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app.config["MAX_CONTENT_LENGTH"] = settings.upload_bytes + FORM_BYTES
     found = app.extensions["services"] = services.connect(settings, name="headworks web")
     door = access.Door(settings, found.db, found.clock)
-    access.install(app, door, open_endpoints=OPEN_ENDPOINTS, upload_endpoints=UPLOAD_ENDPOINTS)
-    for blueprint in (views.blueprint, audit.blueprint, webhooks.blueprint, *pages.BLUEPRINTS):
+    access.install(
+        app,
+        door,
+        open_endpoints=OPEN_ENDPOINTS,
+        public_endpoints=openapi.PUBLIC_ENDPOINTS,
+        upload_endpoints=UPLOAD_ENDPOINTS,
+    )
+    for blueprint in (
+        views.blueprint,
+        audit.blueprint,
+        webhooks.blueprint,
+        openapi.blueprint,
+        *pages.BLUEPRINTS,
+    ):
         app.register_blueprint(blueprint)
     app.register_error_handler(errors.HeadworksError, _headworks_problem)
     app.register_error_handler(werkzeug.exceptions.HTTPException, _http_problem)

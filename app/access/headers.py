@@ -21,10 +21,10 @@ HSTS = "max-age=31536000"
 """A year. Without its subdomains, which may be others' business."""
 
 
-def of_answer(*, https: bool, static: bool) -> dict[str, str]:
-    """The headers of one answer; only a static file may be kept by anybody on its way."""
+def of_answer(*, https: bool, kept: bool) -> dict[str, str]:
+    """The headers of one answer; only one that is the same for all may be `kept` by anybody on its way."""
     return {
         **ALWAYS,
         **({"Strict-Transport-Security": HSTS} if https else {}),
-        **({} if static else {"Cache-Control": "no-store"}),
+        **({} if kept else {"Cache-Control": "no-store"}),
     }

@@ -58,16 +58,22 @@ class Door:
 
 
 def install(
-    app: flask.Flask, door: Door, *, open_endpoints: tuple[str, ...], upload_endpoints: tuple[str, ...]
+    app: flask.Flask,
+    door: Door,
+    *,
+    open_endpoints: tuple[str, ...],
+    public_endpoints: tuple[str, ...] = (),
+    upload_endpoints: tuple[str, ...],
 ) -> None:
     """Every request of the application passes the door first.
 
-    `open_endpoints` and static files are for everybody; `upload_endpoints` take reports in.
+    `open_endpoints` are for everybody; `public_endpoints` too, and anybody on the way may keep their
+    answers, as with static files; `upload_endpoints` take reports in.
     """
     app.extensions["access"] = door
     app.register_blueprint(blueprint)
-    app.before_request(lambda: _let_in(open_endpoints, upload_endpoints))
-    app.after_request(_add_headers)
+    app.before_request(lambda: _let_in((*open_endpoints, *public_endpoints), upload_endpoints))
+    app.after_request(lambda response: _add_headers(response, public_endpoints))
     app.teardown_request(lambda _error: principal.bind(None))
 
 
@@ -263,10 +269,11 @@ def _set_cookie(response: werkzeug.Response, name: str, value: str, *, max_age: 
 # -- the headers of every answer
 
 
-def _add_headers(response: flask.Response) -> flask.Response:
+def _add_headers(response: flask.Response, public_endpoints: tuple[str, ...]) -> flask.Response:
     door = _door()
-    static = _is_static(flask.request.endpoint or "") and response.status_code < 400
-    response.headers.update(headers.of_answer(https=door.is_https, static=static))
+    endpoint = flask.request.endpoint or ""
+    kept = (_is_static(endpoint) or endpoint in public_endpoints) and response.status_code < 400
+    response.headers.update(headers.of_answer(https=door.is_https, kept=kept))
     response.headers.update(limits.headers_of(flask.g.get("rate_levels", ())))
     if wait_seconds := flask.g.get("retry_after"):
         response.headers["Retry-After"] = str(wait_seconds)

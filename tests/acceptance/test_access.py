@@ -277,6 +277,11 @@ ROUTES = {
     ("/healthz", "GET"): Route(),
     ("/readyz", "GET"): Route(),
     ("/metrics", "GET"): Route(),
+    ("/openapi.json", "GET"): Route(),
+    ("/docs", "GET"): Route(),
+    ("/docs/token", "GET"): Route("a session"),
+    ("/docs/viewer/<filename>", "GET"): Route(),
+    ("/docs/assets/<path:filename>", "GET"): Route(),
     ("/static/<path:filename>", "GET"): Route(),
     ("/access/static/<path:filename>", "GET"): Route(),
 }
@@ -306,8 +311,10 @@ SOCKET = {
 def ask(rule: str, method: str, by: Workspace) -> Ask:
     """The plain request of this route for a workspace's own things."""
     route = ROUTES[rule, method]
-    filename = "site.css" if rule.startswith("/assets") else "login.css"
+    files = {"/assets": "site.css", "/docs/assets": "docs.css"}
+    filename = files.get(rule.rpartition("/")[0], "login.css")
     path = rule.replace("<uuid:upload_id>", by.upload_id).replace("<path:filename>", filename)
+    path = path.replace("<filename>", "swagger-ui.css")
     path = path.replace("<platform>", "meta").replace("<uuid:subscription_id>", by.subscription_id)
     path = path.replace("<uuid:delivery_id>", by.delivery_id)
     assert "<" not in path, "say here what stands in this place of the path"
@@ -529,6 +536,9 @@ def test_a_key_with_one_scope_uses_its_routes_alone(scope: str, two: Two, access
             assert (route.scope != scope) == (answer.status == 403), (rule, method, answer)
 
 
+KEPT = ("/openapi.json", "/docs/viewer/<filename>", *(r for r, _ in ROUTES if r.endswith("<path:filename>")))
+
+
 @pytest.mark.parametrize(("rule", "method"), ROUTES, ids=ROUTE_IDS)
 def test_every_answer_has_the_headers_that_keep_a_browser_safe(rule: str, method: str, two: Two) -> None:
     for key in (two.ours.key, None):
@@ -542,8 +552,8 @@ def test_every_answer_has_the_headers_that_keep_a_browser_safe(rule: str, method
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
         assert answer.headers["cross-origin-opener-policy"] == "same-origin"
         assert "camera=()" in answer.headers["permissions-policy"]
-        static = rule.endswith("<path:filename>") and answer.status == 200
-        assert static or answer.headers["cache-control"] == "no-store"
+        kept = rule in KEPT and answer.status == 200
+        assert kept or answer.headers["cache-control"] == "no-store"
         assert "strict-transport-security" not in answer.headers  # it is plain http here
 
 

@@ -69,10 +69,10 @@ def test_only_what_can_be_nothing_else_is_this_machine(host: str) -> None:
 
 
 @pytest.mark.parametrize("https", [True, False])
-@pytest.mark.parametrize("static", [True, False])
-def test_https_is_kept_to_and_only_static_files_are_kept(https: bool, static: bool) -> None:
-    found = headers.of_answer(https=https, static=static)
+@pytest.mark.parametrize("kept", [True, False])
+def test_https_is_kept_to_and_only_what_is_the_same_for_all_is_kept(https: bool, kept: bool) -> None:
+    found = headers.of_answer(https=https, kept=kept)
     assert https == ("Strict-Transport-Security" in found)
-    assert static != ("no-store" in found.get("Cache-Control", ""))
+    assert kept != ("no-store" in found.get("Cache-Control", ""))
     assert headers.ALWAYS.items() <= found.items()
     assert "unsafe" not in found["Content-Security-Policy"]

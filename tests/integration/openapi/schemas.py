@@ -1,0 +1,54 @@
+"""What the document promises of a value, asked of a validator that knows nothing of the product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import referencing
+from referencing.jsonschema import DRAFT202012
+
+from app.openapi import document
+
+DOCUMENT = document.whole()
+_REGISTRY = referencing.Registry().with_resource(
+    "urn:headworks", referencing.Resource(contents=DOCUMENT, specification=DRAFT202012)
+)
+
+
+def wrongs(schema: dict[str, Any], value: Any) -> list[str]:
+    """How the value breaks the schema of the document."""
+    validator = jsonschema.Draft202012Validator(
+        _absolute(schema), registry=_REGISTRY, format_checker=jsonschema.FormatChecker()
+    )
+    return [f"{error.json_path}: {error.message[:300]}" for error in validator.iter_errors(value)]
+
+
+def _absolute(value: Any) -> Any:
+    """The same schema with references that lead into the document from anywhere."""
+    if isinstance(value, dict):
+        return {
+            name: f"urn:headworks{inner}" if name == "$ref" else _absolute(inner)
+            for name, inner in value.items()
+        }
+    return [_absolute(inner) for inner in value] if isinstance(value, list) else value
+
+
+def follow(value: dict[str, Any]) -> dict[str, Any]:
+    """What a reference leads to; whatever is none is itself."""
+    while "$ref" in value:
+        found: Any = DOCUMENT
+        for name in value["$ref"].removeprefix("#/").split("/"):
+            found = found[name]
+        value = found
+    return value
+
+
+def operations() -> dict[str, tuple[str, str, dict[str, Any]]]:
+    """Path, method and description of every operation, by its id."""
+    return {
+        operation["operationId"]: (path, method.upper(), operation)
+        for path, methods in DOCUMENT["paths"].items()
+        for method, operation in methods.items()
+        if method != "parameters"
+    }
