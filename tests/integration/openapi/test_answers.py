@@ -1,0 +1,158 @@
+"""Real answers of the API are what the document says of them."""
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import flask.testing
+import pytest
+import werkzeug.test
+
+from app.uploads.services import Services
+from app.web import create_app
+from tests.conftest import BEARER, CORPUS, work_off
+from tests.integration.one_database import database_url, emptied  # noqa: F401
+from tests.integration.openapi.schemas import follow, operations, wrongs
+from tests.integration.uploads.conftest import GOOD
+
+OPERATIONS = operations()
+WORKSPACE = "11111111-1111-4111-8111-111111111111"
+
+
+class Client:
+    """Calls operations by their names, and holds each answer against the document."""
+
+    def __init__(self, services: Services) -> None:
+        app = create_app(services.settings)
+        self.services: Services = app.extensions["services"]
+        app.extensions["services"] = services
+        self._http: flask.testing.FlaskClient = app.test_client()
+
+    def call(
+        self, name: str, *, status: int = 200, headers: dict[str, str] | None = None, **more: Any
+    ) -> werkzeug.test.TestResponse:
+        """The answer, which has this status and is as it is described."""
+        path, method, operation = OPERATIONS[name]
+        asked = {
+            word: more.pop(word) for word in ("upload_id", "subscription_id", "delivery_id") if word in more
+        }
+        answer = self._http.open(
+            path.format(**asked), method=method, headers={**BEARER, **(headers or {})}, **more
+        )
+        assert answer.status_code == status, answer.text
+        described = follow(operation["responses"][str(status)])
+        contents = described.get("content", {})
+        if not contents:
+            assert answer.data == b""
+            return answer
+        schema = contents[answer.mimetype]["schema"]
+        value = answer.get_json() if answer.mimetype.endswith("json") else answer.text
+        assert wrongs(schema, value) == []
+        for header, about in described.get("headers", {}).items():
+            about = follow(about)
+            assert header in answer.headers or not about.get("required"), header
+            assert header not in answer.headers or wrongs(about["schema"], answer.headers[header]) == []
+        return answer
+
+
+@pytest.fixture
+def client(services: Services) -> Iterator[Client]:
+    found = Client(services)
+    yield found
+    found.services.db.close()
+
+
+def form(content: bytes = GOOD, **fields: str) -> dict[str, Any]:
+    file = (io.BytesIO(content), "report.csv")
+    return {"data": {"workspace_id": WORKSPACE, "platform": "meta", "file": file, **fields}}
+
+
+def test_the_life_of_an_upload_is_told_as_described(client: Client, services: Services) -> None:
+    created = client.call("createUpload", status=201, **form(), headers={"Idempotency-Key": "may"})
+    upload_id = created.get_json()["upload_id"]
+    client.call("createUpload", **form(), headers={"Idempotency-Key": "may"})
+    client.call("showUpload", upload_id=upload_id)
+    client.call("showProgress", upload_id=upload_id)
+    work_off(services)
+    done = client.call("showUpload", upload_id=upload_id).get_json()
+    assert done["status"] == "completed"
+    client.call("showProgress", upload_id=upload_id)
+    client.call("downloadFile", upload_id=upload_id)
+    query = {"workspace_id": WORKSPACE}
+    assert client.call("listUploads", query_string=query).get_json()["uploads"]
+    assert client.call("listAudit", query_string=query).get_json()["entries"]
+    client.call("requeueUpload", status=409, upload_id=upload_id, json={"reason": "a test"})
+
+
+@pytest.mark.parametrize("by", ["", "day", "platform", "campaign", "campaign,day,platform"])
+def test_the_numbers_are_told_as_described(by: str, client: Client, services: Services) -> None:
+    client.call("createUpload", status=201, **form())
+    work_off(services)
+    rows = client.call("showPerformance", query_string={"workspace_id": WORKSPACE, "by": by}).get_json()[
+        "rows"
+    ]
+    assert rows
+
+
+REPORTS = sorted(
+    [path for path in CORPUS.glob("*/*") if path.stat().st_size < 60_000],
+    key=lambda path: path.stat().st_size,
+)
+
+
+def test_every_report_of_the_corpus_is_told_as_described(client: Client, services: Services) -> None:
+    states, rejected = set(), 0
+    for number, path in enumerate(REPORTS):
+        fields = {"workspace_id": str(uuid.UUID(int=number + 1)), "platform": path.parent.name}
+        sent = client._http.post("/v1/uploads", headers=BEARER, **form(path.read_bytes(), **fields))
+        status = sent.status_code
+        assert (
+            wrongs({"$ref": f"#/components/schemas/{'Receipt' if status == 201 else 'Problem'}"}, sent.json)
+            == []
+        )
+        checked = client.call("createUpload", **form(path.read_bytes(), dry_run="true", **fields)).get_json()
+        assert checked["dry_run"]
+        if status != 201:
+            continue
+        work_off(services)
+        upload_id = sent.get_json()["upload_id"]
+        states.add(client.call("showUpload", upload_id=upload_id).get_json()["status"])
+        rejected += len(client.call("listErrors", upload_id=upload_id).get_json()["errors"])
+        client.call("downloadErrors", upload_id=upload_id)
+    assert {"completed", "failed"} <= states and rejected > 10
+
+
+def test_webhooks_are_told_as_described(client: Client) -> None:
+    body = {"workspace_id": WORKSPACE, "url": "https://hooks.example/", "topics": ["ingestion-complete"]}
+    made = client.call("createWebhook", status=201, json=body).get_json()
+    of = {"subscription_id": made["subscription_id"]}
+    client.call("createWebhook", status=409, json=body)
+    client.call("rotateSecret", **of)
+    client.call("listWebhooks", query_string={"workspace_id": WORKSPACE})
+    sent = client.call("sendTest", status=202, **of).get_json()
+    (delivery,) = client.call("listDeliveries", **of).get_json()["deliveries"]
+    assert delivery["delivery_id"] == sent["delivery_id"]
+    client.call("redeliver", status=409, **of, delivery_id=sent["delivery_id"])
+    client.call("deleteWebhook", status=204, **of)
+    client.call("listDeliveries", status=404, **of)
+
+
+def test_refusals_are_told_as_described(client: Client) -> None:
+    nobody = {"Authorization": "Bearer no key"}
+    for name in OPERATIONS:
+        if name not in ("checkAlive", "checkReady", "showMetrics"):
+            ids = dict.fromkeys(("upload_id", "subscription_id", "delivery_id"), WORKSPACE)
+            client.call(name, status=401, headers=nobody, **ids)
+    client.call("showUpload", status=404, upload_id=WORKSPACE)
+    client.call("listUploads", status=422, query_string={"workspace_id": "7"})
+    client.call("createUpload", status=422, **form(b""))
+    client.call("createUpload", status=415, **form(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n"))
+    client.call("followUpload", status=400, upload_id=WORKSPACE)
+
+
+def test_the_instance_is_told_as_described(client: Client) -> None:
+    for name in ("checkAlive", "checkReady", "showMetrics"):
+        client.call(name)
