@@ -26,27 +26,47 @@ def upload_request(
     """The request that these fields make; Refused names the first that cannot be taken."""
     return intake.Request(
         workspace_id=required_uuid(fields, "workspace_id"),
-        platform=str(fields.get("platform") or ""),
-        source=str(fields.get("source") or "manual"),
+        platform=_text(fields, "platform") or "",
+        source=_text(fields, "source") or "manual",
         client_id=uuid(fields, "client_id"),
-        filename=fields.get("filename"),
+        filename=_text(fields, "filename"),
         created_by=uuid(fields, "created_by"),
-        currency=(fields.get("currency") or "").strip().upper() or None,
+        currency=(_text(fields, "currency") or "").strip().upper() or None,
         force_partial=flag(fields, "force_partial"),
         idempotency_key=idempotency_key,
         who=who,
     )
 
 
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    """The text in this field; a JSON body may hold anything there."""
+    found = fields.get(name)
+    if found is None or isinstance(found, str):
+        return found
+    raise errors.Refused(f"`{name}` is no text.", code=f"invalid_{name}")
+
+
+YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+
+
 def flag(fields: Mapping[str, Any], name: str) -> bool:
-    """Whether the field says yes."""
-    return str(fields.get(name) or "").lower() in ("1", "true", "yes", "on")
+    """Whether the field says yes.
+
+    Refused when it says neither: a misspelt `dry_run` would be an upload.
+    """
+    found = fields.get(name)
+    if isinstance(found, bool):
+        return found
+    word = (_text(fields, name) or "").strip().lower()
+    if word not in (*YES, *NO):
+        raise errors.Refused(f"`{name}` is true or false.", code=f"invalid_{name}")
+    return word in YES
 
 
 def uuid(fields: Mapping[str, Any], name: str) -> UUID | None:
     """The id in this field, None when there is none."""
     text = fields.get(name)
-    if not text:
+    if text is None or text == "":
         return None
     try:
         return UUID(str(text).strip())
@@ -79,7 +99,15 @@ def status(query: Mapping[str, Any]) -> str | None:
 
 
 def time(query: Mapping[str, Any], name: str) -> datetime | None:
-    """The date or time in this parameter."""
+    """The date or time in this parameter, in UTC when it says its offset."""
+    found = _time_as_given(query, name)
+    try:
+        return _storable(found) if found else None
+    except OverflowError:
+        raise errors.Refused(f"`{name}` is no date or time.") from None
+
+
+def _time_as_given(query: Mapping[str, Any], name: str) -> datetime | None:
     text = query.get(name)
     if not text:
         return None
@@ -87,6 +115,11 @@ def time(query: Mapping[str, Any], name: str) -> datetime | None:
         return datetime.fromisoformat(text)
     except ValueError:
         raise errors.Refused(f"`{name}` is no date or time in ISO 8601.") from None
+
+
+def _storable(found: datetime) -> datetime:
+    """The same instant in UTC: PostgreSQL knows offsets below 16 hours only. OverflowError: it has none."""
+    return found.astimezone(UTC) if found.tzinfo else found
 
 
 def instant(query: Mapping[str, Any], name: str) -> datetime | None:
@@ -97,7 +130,7 @@ def instant(query: Mapping[str, Any], name: str) -> datetime | None:
 
 def day(query: Mapping[str, Any], name: str, *, days: int = 0) -> datetime | None:
     """The beginning of the day in this parameter, of UTC, or of one some days later."""
-    found = time(query, name)
+    found = _time_as_given(query, name)
     if found is None:
         return None
     try:
@@ -124,9 +157,12 @@ def from_cursor(text: str | None) -> datetime | None:
     if not text:
         return None
     try:
-        return datetime.fromisoformat(base64.urlsafe_b64decode(text.encode()).decode())
-    except ValueError:
+        found = _storable(datetime.fromisoformat(base64.urlsafe_b64decode(text.encode()).decode()))
+    except (ValueError, OverflowError):
         raise errors.Refused("The cursor is not one of this list.", code="invalid_cursor") from None
+    if found.tzinfo is None:
+        raise errors.Refused("The cursor is not one of this list.", code="invalid_cursor")
+    return found
 
 
 def from_row_cursor(text: str | None) -> int:
@@ -158,8 +194,8 @@ def from_place_cursor(text: str | None) -> tuple[datetime, UUID] | None:
         return None
     try:
         at, _, row_id = base64.urlsafe_b64decode(text.encode()).decode().partition(" ")
-        found = datetime.fromisoformat(at), UUID(row_id)
-    except ValueError:
+        found = _storable(datetime.fromisoformat(at)), UUID(row_id)
+    except (ValueError, OverflowError):
         raise errors.Refused("The cursor is not one of this list.", code="invalid_cursor") from None
     if found[0].tzinfo is None:
         raise errors.Refused("The cursor is not one of this list.", code="invalid_cursor")

@@ -85,14 +85,17 @@ def _json_fields(body: BinaryIO) -> dict[str, Any]:
         fields = {
             found.place: found.value
             for found in json_text.walk(records.text_of(body, "utf-8-sig"))
-            if found.what == "value" and found.place in FIELDS
+            if found.what == "value" and found.place in (*FIELDS, "rows")
         }
     except (json_text.JsonError, UnicodeDecodeError) as error:
         raise errors.Refused(f"The body is no JSON document: {error}.", code="malformed_json") from None
-    if fields.get("source", "api") == "manual":
+    if "rows" in fields:  # as a value: an array would be gone through
+        raise errors.Refused("`rows` is no array.", code="malformed_json")
+    fields["source"] = fields.get("source") or "api"
+    if fields["source"] == "manual":
         raise errors.Refused("A manual upload brings a file.", code="file_missing")
     body.seek(0)
-    return {"source": "api", **fields}
+    return fields
 
 
 # -- looking at uploads

@@ -332,6 +332,10 @@ JSON_BODIES: list[tuple[bytes, str]] = [
     (b'{"workspace_id": "W", "platform": "meta", "source": "manual", "rows": []}', "file_missing"),
     (b'{"workspace_id": "W", "platform": "meta", "currency": 5, "rows": []}', "invalid_currency"),
     (b'{"workspace_id": "W", "platform": "meta", "client_id": true, "rows": []}', "invalid_client_id"),
+    (b'{"workspace_id": "W", "platform": "meta", "currency": [null, null], "rows": []}', "invalid_currency"),
+    (b'{"workspace_id": "W", "platform": "meta", "dry_run": "ture", "rows": []}', "invalid_dry_run"),
+    (b'{"workspace_id": "W", "platform": "meta", "rows": {}}', "malformed_json"),
+    (b'{"workspace_id": "W", "platform": "meta", "client_id": 0, "rows": []}', "invalid_client_id"),
 ]
 
 

@@ -54,7 +54,7 @@ def data_page() -> str:
     clients: list[Any] = []
     days: tuple[date | None, date | None] = (None, None)
     span: Any = None
-    asked = (parameters.time(query, "from"), parameters.time(query, "to"))
+    asked = (parameters.day(query, "from"), parameters.day(query, "to"))
     _check_range(*asked)
     if place.workspace_id is not None:
         with site.services().db.transaction("read", place.workspace_id) as conn:

@@ -156,3 +156,23 @@ def test_refusals_are_told_as_described(client: Client) -> None:
 def test_the_instance_is_told_as_described(client: Client) -> None:
     for name in ("checkAlive", "checkReady", "showMetrics"):
         client.call(name)
+
+
+@pytest.mark.parametrize("source", [None, "", "api"])
+def test_a_body_without_a_source_comes_from_a_system(source: str | None, client: Client) -> None:
+    body = {"workspace_id": WORKSPACE, "platform": "meta", "source": source, "rows": [{}]}
+    upload_id = client.call("createUpload", status=201, json=body).get_json()["upload_id"]
+    assert client.call("showUpload", upload_id=upload_id).get_json()["source"] == "api"
+
+
+def test_lists_are_asked_for_in_any_offset(client: Client) -> None:
+    far = {"workspace_id": WORKSPACE, "from": "1571-10-26T07:39:33-16:49", "to": "2571-10-26T07:39:33+23:59"}
+    for name in ("listUploads", "listAudit", "showPerformance"):
+        client.call(name, query_string=far)
+
+
+def test_the_page_of_the_numbers_takes_days_and_times_alike(client: Client) -> None:
+    client.call("createUpload", status=201, **form())
+    query = {"workspace_id": WORKSPACE, "from": "2025-05-01", "to": "2025-05-02T12:00:00+02:00"}
+    answer = client._http.get("/data", query_string=query, headers={**BEARER, "Accept": "text/html"})
+    assert answer.status_code == 200
