@@ -1,0 +1,127 @@
+"""Whatever the document allows or forbids is sent: no answer breaks what the document says.
+
+HEADWORKS_FUZZ_SECONDS is how long requests are made up (40); HEADWORKS_FUZZ_SEED repeats a run.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import flask
+import pytest
+import schemathesis
+from schemathesis import engine
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import events
+from werkzeug import serving
+
+from app.uploads.services import Services
+from app.web import create_app
+from tests.conftest import BEARER, KEY
+from tests.integration.one_database import database_url, emptied  # noqa: F401
+
+SECONDS = int(os.environ.get("HEADWORKS_FUZZ_SECONDS", "40"))
+SEED = int(os.environ.get("HEADWORKS_FUZZ_SEED", "1"))
+ACCEPTED = ["2xx", "401", "403", "404", "409", "5xx"]
+"""What answers a request that is as described; the rest of the refusals is for those that are not."""
+
+NOT_ALL_IS_SAID = {
+    # operation     what a schema cannot say, and how it is refused
+    "createUpload": ["413", "415", "422"],  # whether bytes are a report
+    "createWebhook": ["422"],  # whether a host may be public
+    "requeueUpload": ["422"],  # that blanks are no reason
+    "listUploads": ["422"],  # whether a cursor came from here
+    "listDeliveries": ["422"],
+    "followUpload": ["400"],  # that it is asked for by a WebSocket
+}
+
+
+@pytest.fixture
+def app(services: Services) -> Iterator[flask.Flask]:
+    found = create_app(replace(services.settings, rate_per_minute=0))
+    connected = found.extensions["services"]
+    found.extensions["services"] = services
+    yield found
+    connected.db.close()
+
+
+@pytest.fixture
+def address(app: flask.Flask) -> Iterator[str]:
+    """Where the application is served: called in this process, learnt links would not be followed."""
+    server = serving.make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class Quiet(serving.WSGIRequestHandler):
+    """Says nothing of each request."""
+
+    def log_request(self, *_: object) -> None:
+        pass
+
+
+def configuration() -> SchemathesisConfig:
+    return SchemathesisConfig.from_dict(
+        {
+            "max-time": SECONDS,
+            "seed": SEED,
+            "headers": BEARER,
+            "continue-on-failure": True,
+            "generation": {"database": "none"},
+            "operations": [
+                {
+                    "include-operation-id": name,
+                    "checks": {"positive_data_acceptance": {"expected-statuses": [*ACCEPTED, *more]}},
+                }
+                for name, more in NOT_ALL_IS_SAID.items()
+            ],
+        }
+    )
+
+
+def findings(address: str) -> tuple[dict[str, str], set[str], int]:
+    """What is wrong by operation and check, the phases that ran, and how many requests were made."""
+    schema = schemathesis.openapi.from_url(f"{address}/openapi.json", config=configuration())
+    found: dict[str, str] = {}
+    phases: set[str] = set()
+    requests = 0
+    for event in engine.from_schema(schema).execute():
+        if isinstance(event, events.NonFatalError | events.FatalError):
+            found[f"error {getattr(event, 'label', '')}"] = repr(event)
+        if not isinstance(event, events.ScenarioFinished):
+            continue
+        phases.add(event.phase.value)
+        requests += len(event.recorder.interactions)
+        for case_id, checks in event.recorder.checks.items():
+            for check in checks:
+                if check.failure_info is not None:
+                    case = event.recorder.cases[case_id].value
+                    told = f"{check.failure_info.failure}\n{check.failure_info.code_sample}"
+                    found.setdefault(f"{case.operation.label} {check.name}", told.replace(KEY, "KEY"))
+    return found, phases, requests
+
+
+def test_no_answer_breaks_the_document(address: str) -> None:
+    found, phases, requests = findings(address)
+    assert "\n\n".join(f"## {name}\n{told}" for name, told in found.items()) == ""
+    assert phases == {"examples", "coverage", "fuzzing", "stateful"} and requests > 200
+
+
+def test_the_search_finds_an_answer_that_is_not_described(
+    app: flask.Flask, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer() -> Any:
+        return flask.jsonify({"webhooks": [], "more": 1})
+
+    monkeypatch.setitem(app.view_functions, "webhooks.list_webhooks", answer)
+    monkeypatch.setattr(f"{__name__}.SECONDS", 5)
+    found, _, _ = findings(address)
+    assert "GET /v1/webhooks response_schema_conformance" in found
