@@ -91,7 +91,8 @@ def _json_fields(body: BinaryIO) -> dict[str, Any]:
         raise errors.Refused(f"The body is no JSON document: {error}.", code="malformed_json") from None
     if "rows" in fields:  # as a value: an array would be gone through
         raise errors.Refused("`rows` is no array.", code="malformed_json")
-    fields["source"] = fields.get("source") or "api"
+    if fields.get("source") in (None, ""):
+        fields["source"] = "api"
     if fields["source"] == "manual":
         raise errors.Refused("A manual upload brings a file.", code="file_missing")
     body.seek(0)
@@ -180,7 +181,8 @@ def requeue(upload_id: UUID) -> tuple[flask.Response, int]:
     """A failed or partial upload is on its way again; the reason stands in the audit log."""
     who = principal.require_scope("ops").name
     body = flask.request.get_json(silent=True) if flask.request.is_json else flask.request.form
-    reason = str(body.get("reason") or "").strip() if isinstance(body, Mapping) else ""
+    given = body.get("reason") if isinstance(body, Mapping) else None
+    reason = given.strip() if isinstance(given, str) else ""
     if not reason:
         raise errors.Refused("Say why in the field `reason`: it stands in the audit log.")
     if not cells.storable(reason):

@@ -176,3 +176,10 @@ def test_the_page_of_the_numbers_takes_days_and_times_alike(client: Client) -> N
     query = {"workspace_id": WORKSPACE, "from": "2025-05-01", "to": "2025-05-02T12:00:00+02:00"}
     answer = client._http.get("/data", query_string=query, headers={**BEARER, "Accept": "text/html"})
     assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("value", [{}, [], False, ["api"]])
+def test_what_is_no_text_is_refused_in_a_body(value: Any, client: Client) -> None:
+    body = {"workspace_id": WORKSPACE, "platform": "meta", "source": value, "rows": [{}]}
+    client.call("createUpload", status=422, json=body)
+    client.call("requeueUpload", status=422, upload_id=WORKSPACE, json={"reason": value})
