@@ -1,6 +1,6 @@
 """Whatever the document allows or forbids is sent: no answer breaks what the document says.
 
-HEADWORKS_FUZZ_SECONDS is how long requests are made up (40); HEADWORKS_FUZZ_SEED repeats a run.
+HEADWORKS_FUZZ_SECONDS is how long requests are made up (20); HEADWORKS_FUZZ_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from app.web import create_app
 from tests.conftest import BEARER, KEY
 from tests.integration.one_database import database_url, emptied  # noqa: F401
 
-SECONDS = int(os.environ.get("HEADWORKS_FUZZ_SECONDS", "40"))
+SECONDS = int(os.environ.get("HEADWORKS_FUZZ_SECONDS", "20"))
 SEED = int(os.environ.get("HEADWORKS_FUZZ_SEED", "1"))
 ACCEPTED = ["2xx", "401", "403", "404", "409", "5xx"]
 """What answers a request that is as described; the rest of the refusals is for those that are not."""
