@@ -6,7 +6,8 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from typing import Any
+from itertools import chain, islice
+from typing import Any, TypeVar
 from uuid import UUID
 
 from app.kernel import errors
@@ -14,6 +15,8 @@ from app.uploads import intake, store
 from app.uploads.codes import FILE_CODES, ROW_CODES, WARNINGS, row_sentence
 from app.uploads.dry_run import Checked
 from app.uploads.services import Services
+
+Piece = TypeVar("Piece", str, bytes)
 
 CHUNK_BYTES = 1 << 20
 CSV_ROWS = 1000
@@ -154,7 +157,7 @@ def checked(request: intake.Request, found: Checked) -> dict[str, Any]:
 
 
 def original(services: Services, upload: Any) -> Iterator[bytes]:
-    """The file as it was handed in, piece by piece."""
+    """The file as it was handed in, piece by piece; FileGone or Transient before the first one."""
     if not upload.file_url:
         raise errors.NotFound("The file of this upload is not stored yet.")
 
@@ -163,28 +166,43 @@ def original(services: Services, upload: Any) -> Iterator[bytes]:
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk
 
-    return content()
+    return _begun(content())
+
+
+def _begun(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The same pieces, with the first one at hand.
+
+    What fails before it is an answer of its own; later, an answer can only break off.
+    """
+    return chain(list(islice(pieces, 1)), pieces)
 
 
 # -- rejected rows as a file
 
 
 def errors_csv(services: Services, workspace_id: UUID, upload: Any) -> Iterator[str]:
-    """The rejected rows of an upload as a CSV file, piece by piece."""
+    """The rejected rows of an upload as a CSV file, piece by piece; Transient before the first one."""
     names = [column["header"] for column in columns(upload.report)]
-    yield "\ufeff" + _csv_line([*names, "line", "code", "reason"])
-    after_row = -1
-    while True:
-        with services.db.transaction("read", workspace_id) as conn:
-            rows = list(store.rejected_rows(conn, upload, after_row=after_row, limit=CSV_ROWS))
-        for row in rows:
-            found = rejected(row)
-            cells = [*found["cells"], *[""] * len(names)][: max(len(names), len(found["cells"]))]
-            reason = " ".join(error["message"] for error in found["errors"])
-            yield _csv_line([*cells, found["line"] or "", found["code"], reason])
-        if len(rows) < CSV_ROWS:
-            return
-        after_row = rows[-1].row_index
+
+    def content() -> Iterator[str]:
+        header = "\ufeff" + _csv_line([*names, "line", "code", "reason"])
+        after_row = -1
+        while True:
+            with services.db.transaction("read", workspace_id) as conn:
+                rows = list(store.rejected_rows(conn, upload, after_row=after_row, limit=CSV_ROWS))
+            yield header + "".join(_csv_row(row, len(names)) for row in rows)
+            if len(rows) < CSV_ROWS:
+                return
+            header, after_row = "", rows[-1].row_index
+
+    return _begun(content())
+
+
+def _csv_row(row: Any, columns_of_file: int) -> str:
+    found = rejected(row)
+    cells = [*found["cells"], *[""] * (columns_of_file - len(found["cells"]))]
+    reason = " ".join(error["message"] for error in found["errors"])
+    return _csv_line([*cells, found["line"] or "", found["code"], reason])
 
 
 _NO_FORMULA = re.compile(r"^[-+][-\d.,'’\s%]*$")  # a signed number, or a dash for none

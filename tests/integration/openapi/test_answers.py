@@ -5,12 +5,18 @@ from __future__ import annotations
 import io
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import flask.testing
 import pytest
 import werkzeug.test
 
+from app.access import keys
+from app.adapters import database
+from app.kernel import errors
 from app.uploads.services import Services
 from app.web import create_app
 from tests.conftest import BEARER, CORPUS, work_off
@@ -58,11 +64,18 @@ class Client:
         return answer
 
 
-@pytest.fixture
-def client(services: Services) -> Iterator[Client]:
+@contextmanager
+def served(services: Services) -> Iterator[Client]:
+    """The application on these services."""
     found = Client(services)
     yield found
     found.services.db.close()
+
+
+@pytest.fixture
+def client(services: Services) -> Iterator[Client]:
+    with served(services) as found:
+        yield found
 
 
 def form(content: bytes = GOOD, **fields: str) -> dict[str, Any]:
@@ -151,6 +164,53 @@ def test_refusals_are_told_as_described(client: Client) -> None:
     client.call("createUpload", status=422, **form(b""))
     client.call("createUpload", status=415, **form(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n"))
     client.call("followUpload", status=400, upload_id=WORKSPACE)
+
+
+def test_a_file_that_cannot_be_had_is_told_as_described(client: Client, services: Services) -> None:
+    upload_id = client.call("createUpload", status=201, **form()).get_json()["upload_id"]
+    for name, error, status in (
+        ("the store is away", errors.ConnectionLost(), 503),
+        ("the file is gone", errors.FileGone(), 410),
+    ):
+        with mock.patch.object(type(services.blobs), "open", side_effect=error):
+            answer = client.call("downloadFile", status=status, upload_id=upload_id)
+        assert "Content-Disposition" not in answer.headers, name
+    [stored] = (services.settings.data_dir / "files").rglob(upload_id)
+    stored.unlink()
+    assert client.call("downloadFile", status=410, upload_id=upload_id).get_json()["code"] == "file_not_found"
+
+
+def test_rejected_rows_that_cannot_be_had_are_told_as_described(client: Client) -> None:
+    upload_id = client.call("createUpload", status=201, **form()).get_json()["upload_id"]
+    with mock.patch("app.uploads.store.rejected_rows", side_effect=errors.ConnectionLost()):
+        client.call("listErrors", status=503, upload_id=upload_id)
+        client.call("downloadErrors", status=503, upload_id=upload_id)
+
+
+def test_limits_and_scopes_are_told_as_described(services: Services) -> None:
+    made = keys.create(
+        services.db,
+        workspace_id=uuid.UUID(WORKSPACE),
+        scopes=frozenset({"read"}),
+        name="CI",
+        created_by="tests",
+        expires_days=None,
+    )
+    key = {"Authorization": f"Bearer {made.text}"}
+    small = replace(services.settings, rate_per_minute=2, upload_bytes=100)
+    with served(replace(services, settings=small)) as client:
+        client.call("createUpload", status=413, **form())
+        client.call("createUpload", status=403, **form(), headers=key)
+        client.call("createWebhook", status=403, json={}, headers=key)
+        client.call("showUpload", status=429, upload_id=WORKSPACE, headers=key)
+        client.call("createWebhook", status=413, json={"url": "x" * 20_000})
+
+
+def test_a_database_that_is_away_is_told_as_described(services: Services) -> None:
+    away = database.Database("postgresql://nobody@127.0.0.1:1/none", name="tests")
+    with served(replace(services, db=away)) as client:
+        client.call("checkReady", status=503)
+        client.call("listUploads", status=503, query_string={"workspace_id": WORKSPACE})
 
 
 def test_the_instance_is_told_as_described(client: Client) -> None:
