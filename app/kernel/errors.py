@@ -58,7 +58,7 @@ class Refused(HeadworksError):
 
 
 class FileGone(Fatal):
-    """The stored file is gone."""
+    """The stored file is gone. Upload it again."""
 
     code = "file_not_found"
 

@@ -19,6 +19,7 @@ from app.uploads.work import TASKS
 blueprint = flask.Blueprint("uploads", __name__)
 
 PAGE_ROWS = 100
+MOST_SUMS = 10_000
 CHUNK_BYTES = 1 << 20
 FIELDS = (*parameters.FIELDS, "dry_run")
 
@@ -212,7 +213,7 @@ def performance() -> flask.Response:
             platform=parameters.platform(query),
             from_date=parameters.time(query, "from"),
             to_date=parameters.time(query, "to"),
-            limit=10_000,
+            limit=MOST_SUMS,
         )
     keys = {"day": ["day"], "platform": ["platform"], "campaign": ["campaign_id", "campaign"]}
     hidden = {key for part, names in keys.items() if part not in by for key in names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -52,3 +53,11 @@ def operations() -> dict[str, tuple[str, str, dict[str, Any]]]:
         for method, operation in methods.items()
         if method != "parameters"
     }
+
+
+def examples(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Schema and value of every example of a content, a parameter or a header."""
+    if "example" in content:
+        yield content["schema"], content["example"]
+    for example in content.get("examples", {}).values():
+        yield content["schema"], example["value"]

@@ -21,10 +21,11 @@ from app.uploads.services import Services
 from app.web import create_app
 from tests.conftest import BEARER, CORPUS, work_off
 from tests.integration.one_database import database_url, emptied  # noqa: F401
-from tests.integration.openapi.schemas import follow, operations, wrongs
+from tests.integration.openapi.schemas import examples, follow, operations, wrongs
 from tests.integration.uploads.conftest import GOOD
 
 OPERATIONS = operations()
+NO_KEY = f"hw_ab23cd45_{'x' * 43}"
 WORKSPACE = "11111111-1111-4111-8111-111111111111"
 
 
@@ -62,6 +63,12 @@ class Client:
             assert header in answer.headers or not about.get("required"), header
             assert header not in answer.headers or wrongs(about["schema"], answer.headers[header]) == []
         return answer
+
+    def exemplary(self, name: str, *, status: int, **more: Any) -> None:
+        """The answer is an example of the document, word by word."""
+        answer = self.call(name, status=status, **more).get_json()
+        content = follow(OPERATIONS[name][2]["responses"][str(status)])["content"]
+        assert answer in [value for _, value in examples(content["application/problem+json"])]
 
 
 @contextmanager
@@ -211,6 +218,32 @@ def test_a_database_that_is_away_is_told_as_described(services: Services) -> Non
     with served(replace(services, db=away)) as client:
         client.call("checkReady", status=503)
         client.call("listUploads", status=503, query_string={"workspace_id": WORKSPACE})
+
+
+def test_examples_of_refusals_are_real_answers(client: Client, services: Services) -> None:
+    hook = {"workspace_id": WORKSPACE, "url": "https://hooks.example/", "topics": ["ingestion-complete"]}
+    of = {"subscription_id": client.call("createWebhook", status=201, json=hook).json["subscription_id"]}
+    client.exemplary("createWebhook", status=409, json=hook)
+    client.exemplary("createWebhook", status=422, json={**hook, "url": "ftp://hooks.example/"})
+    sent = client.call("sendTest", status=202, **of).json["delivery_id"]
+    client.exemplary("redeliver", status=409, **of, delivery_id=sent)
+    client.exemplary("createUpload", status=422, **form(b""))
+    client.exemplary("createUpload", status=422, **form(platform="myspace"))
+    client.exemplary("createUpload", status=415, **form(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n"))
+    upload_id = client.call("createUpload", status=201, **form()).json["upload_id"]
+    work_off(services)
+    client.exemplary("requeueUpload", status=409, upload_id=upload_id, json={"reason": "a test"})
+    client.exemplary("requeueUpload", status=422, upload_id=upload_id, json={"reason": ""})
+    client.exemplary("listErrors", status=422, upload_id=upload_id, query_string={"cursor": "x"})
+    client.exemplary("listUploads", status=422, query_string={"workspace_id": "7"})
+    client.exemplary(
+        "showUpload", status=401, upload_id=upload_id, headers={"Authorization": f"Bearer {NO_KEY}"}
+    )
+    with mock.patch.object(type(services.blobs), "open", side_effect=errors.ConnectionLost()):
+        client.exemplary("downloadFile", status=503, upload_id=upload_id)
+    with mock.patch.object(type(services.blobs), "open", side_effect=errors.FileGone()):
+        client.exemplary("downloadFile", status=410, upload_id=upload_id)
+    client.exemplary("followUpload", status=400, upload_id=upload_id)
 
 
 def test_the_instance_is_told_as_described(client: Client) -> None:

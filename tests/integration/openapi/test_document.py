@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,17 +14,19 @@ import pytest
 
 from app.access import principal
 from app.openapi import document
-from app.uploads import codes, intake, states
+from app.uploads import codes, intake, states, views
 from app.uploads.audit import actions
+from app.uploads.audit import views as audit
 from app.uploads.reading import aliases
 from app.uploads.services import Services
 from app.uploads.webhooks import codes as webhook_codes
-from app.uploads.webhooks import messages
+from app.uploads.webhooks import messages, subscriptions
 from app.uploads.webhooks import states as webhook_states
+from app.uploads.webhooks import views as webhooks
 from app.web import create_app
 from tests.conftest import BEARER
 from tests.integration.one_database import database_url, emptied  # noqa: F401
-from tests.integration.openapi.schemas import DOCUMENT, follow, operations, wrongs
+from tests.integration.openapi.schemas import DOCUMENT, examples, follow, operations, wrongs
 
 OPERATIONS = operations()
 
@@ -87,14 +90,6 @@ def test_nothing_is_defined_that_nobody_refers_to() -> None:
 
 
 # -- examples
-
-
-def examples(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Schema and value of every example of a content, a parameter or a header."""
-    if "example" in content:
-        yield content["schema"], content["example"]
-    for example in content.get("examples", {}).values():
-        yield content["schema"], example["value"]
 
 
 def places() -> Iterator[tuple[str, dict[str, Any], bool]]:
@@ -163,6 +158,27 @@ def test_the_words_of_the_document_are_those_of_the_code(name: str) -> None:
 def test_the_scopes_of_the_document_are_those_of_the_code() -> None:
     text = DOCUMENT["components"]["securitySchemes"]["key"]["description"]
     assert dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", text, re.MULTILINE)) == principal.SCOPES
+
+
+LISTS = {
+    # schema, list:                 how many at most, as the code has it
+    ("UploadsPage", "uploads"): views.PAGE_ROWS,
+    ("ErrorsPage", "errors"): views.PAGE_ROWS,
+    ("Performance", "rows"): views.MOST_SUMS,
+    ("AuditPage", "entries"): audit.PAGE_ENTRIES,
+    ("WebhooksList", "webhooks"): subscriptions.MAX_PER_WORKSPACE,
+    ("DeliveriesPage", "deliveries"): webhooks.PAGE_DELIVERIES,
+}
+
+
+@pytest.mark.parametrize(("schema", "name"), LISTS)
+def test_a_list_is_at_most_as_long_as_the_code_makes_it(schema: str, name: str) -> None:
+    found = DOCUMENT["components"]["schemas"][schema]["properties"][name]
+    assert found["maxItems"] == LISTS[schema, name]
+
+
+def test_the_version_of_the_document_is_that_of_the_package() -> None:
+    assert DOCUMENT["info"]["version"] == importlib.metadata.version("headworks")
 
 
 # -- as it is served

@@ -121,7 +121,7 @@ def test_an_upload_whose_file_is_gone_fails_at_once(
     services.blobs.delete(uploads.show(upload_id).file_url)
     work_off(services)
     upload = uploads.show(upload_id)
-    assert said(upload) == ("failed", "file_not_found", "The stored file is gone.")
+    assert said(upload) == ("failed", "file_not_found", "The stored file is gone. Upload it again.")
     assert_free(upload)
     assert (rows(owner_sql), clock.slept) == ({}, [])
 
