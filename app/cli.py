@@ -76,6 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     upload.add_argument("--platform", required=True, choices=("meta", "google", "tiktok"))
     upload.add_argument("--client", metavar="UUID")
     upload.add_argument("--currency", metavar="CODE")
+    upload.add_argument("--date-order", choices=("dmy", "mdy"), help="of dates such as 03/04/2025")
+    upload.add_argument("--decimal-mark", choices=(".", ","))
     upload.add_argument("--force-partial", action="store_true")
     upload.add_argument("--no-wait", dest="wait", action="store_false")
     upload.set_defaults(run=_upload)
@@ -144,6 +146,8 @@ def _upload(options: argparse.Namespace) -> int:
         "source": "manual",
         "client_id": options.client,
         "currency": options.currency,
+        "date_order": options.date_order,
+        "decimal_mark": options.decimal_mark,
         "force_partial": "true" if options.force_partial else None,
     }
     upload_id = api.upload(options.file, fields)["upload_id"]

@@ -19,6 +19,8 @@ class Claim:
     client_id: UUID | None
     platform: str
     currency: str | None
+    date_order: str | None
+    decimal_mark: str | None
     force_partial: bool
     file_url: str
     filename: str | None

@@ -21,11 +21,11 @@ FILE_CODES = {
     ),
     "ambiguous_number": (
         "It cannot be told whether numbers such as {example} have decimals or thousands: no amount in"
-        " the file decides it. Export the amounts with two decimals."
+        " the file decides it. Say which when you upload it, or export the amounts with two decimals."
     ),
     "ambiguous_date": (
-        "It cannot be told whether dates such as {example} are day/month or month/day. Export the dates"
-        " as YYYY-MM-DD."
+        "It cannot be told whether dates such as {example} are day/month or month/day. Say which when"
+        " you upload it, or export the dates as YYYY-MM-DD."
     ),
     "currency_missing": (
         "Nothing says in which currency the amounts are: there is no currency column, no currency in a"

@@ -19,7 +19,7 @@ from app.uploads import intake, verdict
 from app.uploads.reading import duplicates, formats, plan
 from app.uploads.reading.duplicates import KeyRow
 from app.uploads.reading.entities import Staged
-from app.uploads.reading.plan import Plan
+from app.uploads.reading.plan import Declared, Plan
 from app.uploads.reading.rows import Rows
 from app.uploads.services import Services
 
@@ -96,7 +96,8 @@ def _read(services: Services, request: intake.Request, file: BinaryIO, report: d
                 " beforehand. Upload it: what cannot be read is refused then, too.",
                 code="too_large_to_check",
             ) from None
-        found = plan.make(content, platform=request.platform, declared_currency=request.currency)
+        declared = Declared(request.currency, request.date_order, request.decimal_mark)
+        found = plan.make(content, platform=request.platform, declared=declared)
         report["plan"] = found.as_json()
         return _judge(services, request, found, content)
 

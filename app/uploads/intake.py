@@ -11,7 +11,7 @@ from app.adapters import logs, retries
 from app.kernel import errors
 from app.uploads import store
 from app.uploads.codes import file_sentence
-from app.uploads.reading import aliases, cells, formats
+from app.uploads.reading import aliases, cells, dates, formats, numbers
 from app.uploads.services import Services
 from app.uploads.work import TASKS
 
@@ -32,6 +32,8 @@ class Request:
     filename: str | None = None
     created_by: UUID | None = None
     currency: str | None = None
+    date_order: str | None = None
+    decimal_mark: str | None = None
     force_partial: bool = False
     idempotency_key: str | None = None
     who: str | None = None  # for the audit trail
@@ -52,6 +54,12 @@ class Request:
                 f"{self.currency!r} is no currency: give a code such as USD or EUR.",
                 code="invalid_currency",
             )
+        if self.date_order not in (None, *dates.ORDERS):
+            raise errors.Refused(
+                "The date order is dmy (31/01/2025) or mdy (01/31/2025).", code="invalid_date_order"
+            )
+        if self.decimal_mark not in (None, *numbers.MARKS):
+            raise errors.Refused("The decimal mark is a point or a comma.", code="invalid_decimal_mark")
         if self.idempotency_key is not None and not 0 < len(self.idempotency_key) <= 200:
             raise errors.Refused("An Idempotency-Key has 1 to 200 characters.")
         for text in (self.filename, self.idempotency_key):
@@ -114,6 +122,8 @@ def _record(services: Services, request: Request, upload_id: UUID) -> bool:
             filename=filename,
             created_by=request.created_by,
             currency=request.currency,
+            date_order=request.date_order,
+            decimal_mark=request.decimal_mark,
             force_partial=request.force_partial,
             idempotency_key=request.idempotency_key,
             who=request.who,

@@ -15,7 +15,7 @@ from app.uploads.states import UPLOAD
 
 FIELDS = (
     "workspace_id", "client_id", "platform", "source", "filename", "created_by", "currency",
-    "force_partial",
+    "date_order", "decimal_mark", "force_partial",
 )  # fmt: skip
 """What is said about a report that is handed in."""
 
@@ -32,6 +32,8 @@ def upload_request(
         filename=_text(fields, "filename"),
         created_by=uuid(fields, "created_by"),
         currency=(_text(fields, "currency") or "").strip().upper() or None,
+        date_order=_text(fields, "date_order") or None,
+        decimal_mark=_text(fields, "decimal_mark") or None,
         force_partial=flag(fields, "force_partial"),
         idempotency_key=idempotency_key,
         who=who,

@@ -12,7 +12,7 @@ from app.uploads.claims import Claim
 from app.uploads.leases import Lease
 from app.uploads.reading import duplicates, formats
 from app.uploads.reading.entities import Staged
-from app.uploads.reading.plan import Plan, make
+from app.uploads.reading.plan import Declared, Plan, make
 from app.uploads.reading.rows import Rows, Tally
 from app.uploads.services import Services
 from app.uploads.staging_store import ChunkFeed
@@ -45,7 +45,8 @@ def _plan(services: Services, claim: Claim, file: BinaryIO) -> Plan:
     """The stored plan of a parse that is resumed, or a new one, which is stored."""
     if stored := claim.report.get("plan"):
         return Plan.from_json(stored)
-    plan = make(file, platform=claim.platform, declared_currency=claim.currency)
+    declared = Declared(claim.currency, claim.date_order, claim.decimal_mark)
+    plan = make(file, platform=claim.platform, declared=declared)
 
     def keep() -> None:
         with services.db.transaction("parse", claim.workspace_id) as conn:

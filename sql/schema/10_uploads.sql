@@ -65,6 +65,10 @@ CREATE TABLE data_uploads (
     updated_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     finished_at      timestamptz,
 
+    -- What the uploader says about the file's dates and numbers, which then need not say it themselves.
+    date_order       text CHECK (date_order IN ('dmy', 'mdy')),
+    decimal_mark     text CHECK (decimal_mark IN ('.', ',')),
+
     CONSTRAINT data_uploads_finished CHECK
         ((status IN ('completed', 'partial', 'failed')) = (finished_at IS NOT NULL)),
     CONSTRAINT data_uploads_lease CHECK ((owner_id IS NULL) = (lease_expires_at IS NULL)),

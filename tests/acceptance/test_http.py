@@ -293,6 +293,8 @@ FIELDS: list[tuple[dict[str, Any], int, str, str]] = [
     ({"platform": "Meta\x00"}, 422, "invalid_platform", "tiktok"),
     ({"source": "fax"}, 422, "invalid_source", "webhook"),
     ({"currency": "DOLLARS"}, 422, "invalid_currency", "USD"),
+    ({"date_order": "ymd"}, 422, "invalid_date_order", "dmy"),
+    ({"decimal_mark": ";"}, 422, "invalid_decimal_mark", "comma"),
     ({"filename": "a\x00b"}, 422, "invalid_request", "character"),
     ({"content": b""}, 422, "empty_file", "empty"),
     ({"content": b"\xef\xbb\xbf \n"}, 422, "empty_file", "empty"),

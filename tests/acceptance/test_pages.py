@@ -129,6 +129,43 @@ def test_a_missing_currency_is_given_on_the_page_of_the_failure(analyst: Visit) 
     assert analyst.ended() == "Completed"
 
 
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("tiktok/en_ambiguous_dates.csv", "Dates are day first"),
+        ("google/de_ambiguous_number.csv", "Decimals have a comma"),
+    ],
+)
+def test_what_the_file_leaves_open_is_asked_and_answered_with_a_click(
+    name: str, answer: str, analyst: Visit
+) -> None:
+    analyst.upload(CORPUS / name, currency="USD")
+    assert analyst.ended() == "Failed"
+    analyst.follow(f"button:has-text('{answer}')")
+    assert analyst.ended() == "Completed"
+    expect(analyst.page.locator(".facts").first).to_contain_text("as you chose")
+
+
+def test_mended_rows_are_read_as_the_whole_file_was(analyst: Visit) -> None:
+    """Alone, they do not tell which of two readings is right."""
+    header = "Day;Campaign name;Campaign ID;Impressions;Amount spent (EUR)"
+    days = [f"{day:02}/03/2025;Frühling;101;100;1,50" for day in range(10, 30)]
+    file = "\n".join([header, *days, "03/04/2025;Sommer;102;viele;1.250"]).encode()
+    analyst.upload(("maerz.csv", file), platform="meta")
+    assert analyst.ended() == "Completed"
+    name, content = downloaded(analyst, "a:text-is('Download the rejected rows')")
+    analyst.page.click("text=Upload the fixed rows")
+    fixed = mended(content.decode(), {"22": {"Impressions": "70"}})
+    analyst.choose((name, fixed))
+    analyst.follow("button[value=upload]")
+    assert analyst.ended() == "Completed"
+    analyst.page.click("text=See them")
+    row = analyst.page.locator(".days tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("3 Apr 2025")
+    expect(row).to_contain_text("1,250.00")
+
+
 def test_a_wrong_platform_is_doubted_and_can_be_corrected(analyst: Visit) -> None:
     analyst.goto("/?platform=tiktok")
     analyst.choose(CORPUS / "google" / "ja_campaign_by_day_cp932.csv")

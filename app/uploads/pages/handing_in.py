@@ -21,6 +21,9 @@ from app.uploads.reading import cells, formats
 MOST_FILES = 50
 RECENT = 5
 GUESSED_BYTES = formats.SAMPLE_BYTES
+ANSWERS = ("platform", "currency", "date_order", "decimal_mark", "force_partial")
+"""What a file may leave open, to be chosen when it is handed in or once it has failed for that."""
+CHOICES = ("client_id", *ANSWERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,7 @@ def _outcome(file: FileStorage, workspace_id: UUID, *, checks: bool) -> Outcome:
                 "Its columns do not tell which platform it comes from. Choose the platform and try again.",
                 code="platform_unknown",
             )
-        fields = {name: form.get(name) for name in ("client_id", "currency", "force_partial")}
+        fields = {name: form.get(name) for name in CHOICES}
         request = parameters.upload_request(
             {
                 **fields,
@@ -202,9 +205,7 @@ def take_again(upload_id: UUID) -> flask.typing.ResponseReturnValue:
             "workspace_id": workspace_id,
             "client_id": upload.client_id,
             "filename": upload.filename,
-            "platform": form.get("platform") or upload.platform,
-            "currency": form.get("currency") or upload.currency,
-            "force_partial": form.get("force_partial"),
+            **{name: form.get(name) or getattr(upload, name) for name in ANSWERS},
         },
         who=principal.current().name,
     )

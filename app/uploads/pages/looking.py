@@ -82,6 +82,7 @@ def show(upload_id: UUID) -> str:
         after=rows[REJECTED_ROWS - 1].row_index if len(rows) > REJECTED_ROWS else None,
         begun=after_row >= 0,
         currencies=sorted(cells.CURRENCIES),
+        may_upload=principal.current().may("upload", workspace_id),
         may_requeue=upload.status in ("failed", "partial") and principal.current().may("ops", workspace_id),
     )
 

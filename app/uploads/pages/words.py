@@ -186,7 +186,9 @@ ENCODINGS = {
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 
-DATE_ORDERS = {"dmy": "day, month, year", "mdy": "month, day, year", "ymd": "year, month, day"}
+DATE_ORDERS = {"dmy": "day first (31/01/2025)", "mdy": "month first (01/31/2025)"}
+
+DECIMAL_MARKS = {".": "point (1,234.50)", ",": "comma (1.234,50)"}
 
 WARNING_TITLES = {
     "more_pages": "Not the whole report",

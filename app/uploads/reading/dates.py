@@ -10,6 +10,7 @@ from datetime import date, timedelta
 
 from app.uploads.reading.cells import NULLS, Problem, is_all
 
+ORDERS = ("dmy", "mdy")
 FIRST_YEAR, LAST_YEAR = 1990, 2100
 
 _MONTHS = """
@@ -51,7 +52,7 @@ _RANGE = re.compile(r"^(.+?)\s+(?:-|–|—|~|〜|to|bis|a|à|至)\s+(.+)$|^(.+?
 class OrderEvidence:
     """What the cells of the date columns say about the order of day and month."""
 
-    votes: dict[str, int] = field(default_factory=lambda: {"dmy": 0, "mdy": 0})
+    votes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ORDERS, 0))
     undecided: str = ""  # a date that is another day in the other order
 
     def look_at(self, cells: Iterable[str]) -> None:

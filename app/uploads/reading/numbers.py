@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from app.uploads.reading.cells import NULLS, Problem
 
+MARKS = (".", ",")
 MAX_MONEY = Decimal(10) ** 12  # numeric(18,6)
 MAX_COUNT = 2**63 - 1  # bigint
 MICRO = Decimal("0.000001")
@@ -39,7 +40,7 @@ _DIGITS = str.maketrans(
 class MarkEvidence:
     """What the cells of some columns say about the decimal mark of their file."""
 
-    votes: dict[str, int] = field(default_factory=lambda: {".": 0, ",": 0})
+    votes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MARKS, 0))
     undecided: str = ""  # a cell that could be read either way
 
     def look_at(self, cells: Iterable[str], *, whole: bool = False) -> None:

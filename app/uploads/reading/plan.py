@@ -19,6 +19,19 @@ DAY_FIELDS = ("metric_date", "metric_hour")
 
 
 @dataclass(frozen=True, slots=True)
+class Declared:
+    """What the uploader says about a file.
+
+    A currency is for amounts whose file names none. The order of dates and the decimal mark hold for the
+    whole file: cells that cannot be read so are refused, and nothing is guessed from the others.
+    """
+
+    currency: str | None = None
+    date_order: str | None = None  # one of dates.ORDERS
+    decimal_mark: str | None = None  # one of numbers.MARKS
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The dialect of one file. It is stored with the upload, so that a second reading is the same."""
 
@@ -96,7 +109,7 @@ def _objects(file: BinaryIO, plan: Plan) -> Iterator[tuple[int, dict[str, Any] |
     return records.json_objects(file, plan.encoding, plan.rows_at)
 
 
-def make(file: BinaryIO, *, platform: str, declared_currency: str | None) -> Plan:
+def make(file: BinaryIO, *, platform: str, declared: Declared) -> Plan:
     """The plan of a file that is unpacked and seekable; FileRefused when it cannot be read as a report.
 
     Reads the file twice at most, in bounded memory.
@@ -108,7 +121,7 @@ def make(file: BinaryIO, *, platform: str, declared_currency: str | None) -> Pla
     beginning = records.text_of(file, encoding).read(formats.SAMPLE_BYTES)
     plan = Plan(platform, formats.kind(beginning), encoding)
     plan = _csv_shape(plan, file) if plan.kind == "csv" else _json_shape(plan, file)
-    return _decide(plan, file, declared_currency)
+    return _decide(plan, file, declared)
 
 
 def _csv_shape(plan: Plan, file: BinaryIO) -> Plan:
@@ -192,7 +205,7 @@ class _Evidence:
                 self.order.look_at(distinct)
 
 
-def _decide(plan: Plan, file: BinaryIO, declared: str | None) -> Plan:
+def _decide(plan: Plan, file: BinaryIO, declared: Declared) -> Plan:
     evidence = _Evidence()
     twins = _Twins(plan)
     for batch in _batches(plan, file):
@@ -202,13 +215,13 @@ def _decide(plan: Plan, file: BinaryIO, declared: str | None) -> Plan:
     plan = replace(plan, columns=twins.settled())
     suffix = _header_currency(plan)
     found = tuple(sorted(evidence.currencies)) or ((suffix,) if suffix else ())
-    currency = suffix or declared
+    currency = suffix or declared.currency
     if evidence.any_record and not found and not currency:
         raise errors.FileRefused(file_sentence("currency_missing"), code="currency_missing")
     return replace(
         plan,
-        decimal_mark=_decimal_mark(plan, evidence),
-        date_order=_date_order(evidence),
+        decimal_mark=declared.decimal_mark or _decimal_mark(plan, evidence),
+        date_order=declared.date_order or _date_order(evidence),
         currency=currency,
         currency_found=found,
     )

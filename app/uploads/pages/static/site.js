@@ -106,13 +106,16 @@ function handingIn(form) {
       if (!answer.ok) return;
       const found = await answer.json();
       if (found.sentence) note(entry, found.sentence, "bad");
-      else if (found.platform && !platform.value) {
+      else if (!found.platform) {
+        if (entry.select.value) note(entry, "");
+        else note(entry, "Its columns do not tell the platform: choose it.", "bad");
+      } else if (!platform.value) {
         entry.select.value = found.platform;
         note(entry, `Looks like a report of ${nameOf(entry)}.`);
-      } else if (found.platform && found.platform !== platform.value) {
+      } else if (found.platform !== platform.value) {
         entry.select.value = found.platform;
         note(entry, `You chose ${platform.selectedOptions[0].textContent}, but it looks like ${nameOf(entry)}. Correct it if that is wrong.`, "bad");
-      } else if (!entry.select.value) note(entry, "Its columns do not tell the platform: choose it.", "bad");
+      }
       said.textContent = `${entry.file.name}: ${entry.note.textContent}`;
     } catch { /* the guess is a convenience; sending says what is wrong */ }
   }
@@ -225,6 +228,9 @@ function handingIn(form) {
     }
   }
 
+  platform.addEventListener("change", () => {
+    for (const entry of files) if (!entry.url) guess(entry);
+  });
   input.addEventListener("change", () => {
     for (const file of input.files) add(file);
     input.value = ""; // the list below holds them, and the same file may be chosen again

@@ -174,12 +174,15 @@ def read(
     currency: str | None = None,
     *,
     max_bytes: int = 1 << 30,
+    date_order: str | None = None,
+    decimal_mark: str | None = None,
 ) -> Report:
     """Read a file from its first byte to its last row, duplicates settled."""
     raw = data.encode() if isinstance(data, str) else data
     try:
         with formats.unpacked(io.BytesIO(raw), max_bytes=max_bytes) as unpacked:
-            chosen = plan.make(unpacked, platform=platform, declared_currency=currency)
+            declared = plan.Declared(currency, date_order, decimal_mark)
+            chosen = plan.make(unpacked, platform=platform, declared=declared)
             # a resumed parse reads by the stored plan, so the stored one is what counts
             chosen = plan.Plan.from_json(json.loads(json.dumps(chosen.as_json())))
             reader = rows.Rows(chosen, scope=["w", None, platform], today=TODAY)

@@ -76,6 +76,17 @@ def test_a_column_that_may_be_read_in_two_orders_fails_the_file(cells: list[str]
     assert read(_file(*cells)).refused == "ambiguous_date"
 
 
+@pytest.mark.parametrize(("order", "day"), [("dmy", "2025-09-01"), ("mdy", "2025-01-09")])
+def test_what_the_uploader_says_of_the_dates_is_believed(order: str, day: str) -> None:
+    report = read(_file("01/09/2025"), date_order=order)
+    assert (report.refused, report.dates) == (None, [day])
+
+
+def test_days_that_contradict_the_uploader_are_rejected_and_turn_no_other_day() -> None:
+    report = read(_file("01/09/2025", "02/31/2025", "2025-10-12"), date_order="dmy")
+    assert (report.codes, report.dates) == (["invalid_date"], ["2025-09-01", "2025-10-12"])
+
+
 def test_the_only_deciding_day_may_stand_on_the_last_row() -> None:
     rows = [f"01/09/2025,Campaign {n},1,1.50" for n in range(2000)]
     header = "Day,Campaign name,Impressions,Amount spent (USD)"

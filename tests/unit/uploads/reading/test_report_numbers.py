@@ -114,6 +114,17 @@ def test_what_may_be_thousands_or_decimals_fails_the_file(cells: list[str]) -> N
     assert read(meta(*cells)).refused == "ambiguous_number"
 
 
+@pytest.mark.parametrize(("mark", "amount"), [(",", "1234"), (".", "1.234")])
+def test_what_the_uploader_says_of_the_decimals_is_believed(mark: str, amount: str) -> None:
+    report = read(meta("1.234"), decimal_mark=mark)
+    assert (report.refused, report.column("spend")) == (None, [Decimal(amount)])
+
+
+def test_amounts_that_contradict_the_uploader_are_rejected_and_turn_no_other_amount() -> None:
+    report = read(meta("1.234", "12.50", "0,75"), decimal_mark=",")
+    assert (report.codes, report.column("spend")) == (["invalid_number"], [Decimal(1234), Decimal("0.75")])
+
+
 def test_the_only_deciding_amount_may_stand_on_the_last_row() -> None:
     rows = [f'2025-09-01,Campaign {n},{n},1,1,"1,234"' for n in range(2000)]
     report = read(lines(",".join(META), *rows, "2025-09-01,Last,2000,1,1,0.50"))
