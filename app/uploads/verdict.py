@@ -9,12 +9,15 @@ from typing import Any, BinaryIO, Protocol
 from app.uploads.codes import WARNINGS, file_sentence
 from app.uploads.reading.cells import Problem
 from app.uploads.reading.duplicates import KeyRow, Settlement
-from app.uploads.reading.plan import Plan
+from app.uploads.reading.plan import DAY_FIELDS, Plan
 from app.uploads.reading.rows import Tally, rejection
 from app.uploads.states import VALID_PERCENT
 
 TOTAL_TOLERANCE = Decimal("0.005")
 """By how much, for each row, a file's total may differ from its rows: platforms round both."""
+
+SHOWN_COLUMNS = 10
+"""Unknown columns that are named to the uploader."""
 
 
 class Reject(Protocol):
@@ -117,10 +120,33 @@ def refusal(plan: Plan, rows: dict[str, int], rejects: Sequence[Reject]) -> tupl
         covered = plan.preamble[-1] if plan.preamble else "a whole period"
         advice = _DAILY_ADVICE[plan.platform]
         return "date_range", file_sentence("date_range", range=covered, advice=advice)
+    if rows["valid"] == 0:
+        return "too_many_rejects", _none_is_valid(plan, rows["data"], rejects)
     sentence = file_sentence(
         "too_many_rejects", rejected=rows["rejected"], data=rows["data"], percent=VALID_PERCENT
     )
     return "too_many_rejects", sentence
+
+
+_NEEDED = {
+    # code of a row: what it lacks, and the fields of which one would do
+    "missing_campaign": ("the campaign's name or ID", ("campaign_name", "campaign_id")),
+    "missing_date": ("the day", (*DAY_FIELDS, "range_start")),
+}
+
+
+def _none_is_valid(plan: Plan, data_rows: int, rejects: Sequence[Reject]) -> str:
+    """Where a whole column is not known, no row is to blame."""
+    for reject in rejects:
+        lacks, fields = _NEEDED.get(reject.code, ("", ()))
+        if reject.rows == data_rows and fields and not plan.column(*fields):
+            names = ", ".join(f"“{name}”" for name in plan.unknown_columns[:SHOWN_COLUMNS])
+            unknown = f" Not known: {names}." if names else ""
+            return (
+                f"No column of the file is known to hold {lacks}, so that no row can be taken.{unknown}"
+                " Name the column as in the template of the platform, and upload the file again."
+            )
+    return "Not one row of the file is valid. Mend the rows, and upload the file again."
 
 
 _DAILY_ADVICE = {

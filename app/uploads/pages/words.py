@@ -70,10 +70,7 @@ FILES = {
     "ambiguous_date": Advice("Day/month or month/day?"),
     "currency_missing": Advice("The currency is missing"),
     "date_range": Advice("The report is not broken down by day"),
-    "too_many_rejects": Advice(
-        "Too many rows were rejected",
-        "Take the valid rows now and add the others once they are fixed; or fix the file and upload it.",
-    ),
+    "too_many_rejects": Advice("Too many rows were rejected"),
     "malformed_json": Advice("The JSON is broken", "Download or save the file again."),
     "malformed_file": Advice("The file cannot be read as a table", "Export the report again as CSV."),
     "api_error": Advice(

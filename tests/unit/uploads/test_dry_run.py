@@ -93,6 +93,28 @@ def test_force_partial_counts_as_it_does_in_an_upload() -> None:
     assert check(content, force_partial=True)["status"] == "completed"
 
 
+@pytest.mark.parametrize(
+    ("header", "lacks", "unknown"),
+    [
+        (
+            HEADER.replace("Campaign", "Kampagnen"),
+            "the campaign's name or ID",
+            "“Kampagnen name”, “Kampagnen ID”",
+        ),
+        (HEADER.replace("Day", "Kiedy"), "the day", "“Kiedy”"),
+    ],
+)
+def test_a_column_that_is_not_known_is_blamed_and_not_its_rows(header: str, lacks: str, unknown: str) -> None:
+    found = check(f"{header}\n2025-05-01,A,1,10,1,1.00\n".encode())
+    assert found["error_code"] == "too_many_rejects"
+    assert lacks in found["error_text"] and unknown in found["error_text"]
+
+
+def test_where_every_row_is_bad_the_rows_are_blamed() -> None:
+    found = check(rows("2025-05-01,A,1,many,1,1.00"))
+    assert found["error_text"].startswith("Not one row of the file is valid.")
+
+
 def test_a_file_that_cannot_be_read_fails_with_the_reason_and_what_was_recognised() -> None:
     found = check(b"%PDF-1.7")
     assert (found["status"], found["error_code"], found["rows"]) == ("failed", "unsupported_format", None)
