@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Protocol
 from app.uploads.codes import WARNINGS, file_sentence
 from app.uploads.reading.cells import Problem
 from app.uploads.reading.duplicates import KeyRow, Settlement
-from app.uploads.reading.plan import DAY_FIELDS, Plan
+from app.uploads.reading.plan import Plan
 from app.uploads.reading.rows import Tally, rejection
 from app.uploads.states import VALID_PERCENT
 
@@ -116,37 +116,29 @@ def _amount(value: Decimal) -> str:
 
 def refusal(plan: Plan, rows: dict[str, int], rejects: Sequence[Reject]) -> tuple[str, str]:
     """Code and sentence for a file of which too few rows are valid."""
-    if [reject.code for reject in rejects] == ["date_range"] and rows["valid"] == 0:
+    codes = [reject.code for reject in rejects]
+    if rows["valid"] == 0 and codes == ["date_range"]:
         covered = plan.preamble[-1] if plan.preamble else "a whole period"
-        advice = _DAILY_ADVICE[plan.platform]
-        return "date_range", file_sentence("date_range", range=covered, advice=advice)
+        sentence = file_sentence("date_range", range=covered, advice=_DAILY_ADVICE[plan.platform])
+        return "date_range", sentence if plan.day_columns else sentence + _unknown("the day", plan)
+    if rows["valid"] == 0 and codes == ["missing_campaign"] and not plan.column(*CAMPAIGN_FIELDS):
+        sentence = "No column of the file is known as the campaign, so that no row can be taken."
+        return "too_many_rejects", sentence + _unknown("its name or ID", plan)
     if rows["valid"] == 0:
-        return "too_many_rejects", _none_is_valid(plan, rows["data"], rejects)
+        return "too_many_rejects", "Not one row of the file is valid. Mend the rows, and upload it again."
     sentence = file_sentence(
         "too_many_rejects", rejected=rows["rejected"], data=rows["data"], percent=VALID_PERCENT
     )
     return "too_many_rejects", sentence
 
 
-_NEEDED = {
-    # code of a row: what it lacks, and the fields of which one would do
-    "missing_campaign": ("the campaign's name or ID", ("campaign_name", "campaign_id")),
-    "missing_date": ("the day", (*DAY_FIELDS, "range_start")),
-}
+CAMPAIGN_FIELDS = ("campaign_name", "campaign_id")
 
 
-def _none_is_valid(plan: Plan, data_rows: int, rejects: Sequence[Reject]) -> str:
-    """Where a whole column is not known, no row is to blame."""
-    for reject in rejects:
-        lacks, fields = _NEEDED.get(reject.code, ("", ()))
-        if reject.rows == data_rows and fields and not plan.column(*fields):
-            names = ", ".join(f"“{name}”" for name in plan.unknown_columns[:SHOWN_COLUMNS])
-            unknown = f" Not known: {names}." if names else ""
-            return (
-                f"No column of the file is known to hold {lacks}, so that no row can be taken.{unknown}"
-                " Name the column as in the template of the platform, and upload the file again."
-            )
-    return "Not one row of the file is valid. Mend the rows, and upload the file again."
+def _unknown(what: str, plan: Plan) -> str:
+    """Where a column of the file may hold what is missing, under a name that is not known."""
+    names = ", ".join(f"“{name}”" for name in plan.unknown_columns[:SHOWN_COLUMNS])
+    return f" If a column holds {what}, name it as in the platform's template: {names}." if names else ""
 
 
 _DAILY_ADVICE = {
