@@ -46,6 +46,8 @@ class Settings:
     storage_endpoint_url: str = ""  # of an S3-compatible service that is not Amazon's
     drop_dir: str = ""  # the watched folder; empty: a folder of data_dir
     drop_stable_seconds: float = 5.0
+    suppliers_dir: str = ""  # the tree of the suppliers' lists; empty: a folder of data_dir
+    supplier_configs_dir: str = ""  # empty: etl_ops/config of the checkout
     upload_bytes: int = 50 * 1024 * 1024  # D6.6 §3.2
     unpacked_bytes: int = 400 * 1024 * 1024  # of a gzip file: eight times the largest upload
     staging_chunk_rows: int = 10_000  # source rows that one commit of parse stages
@@ -104,6 +106,16 @@ class Settings:
     def storage(self) -> str:
         """The address of the store that holds uploaded files."""
         return self.storage_url or (self.data_dir / "files").resolve().as_uri()
+
+    @property
+    def suppliers(self) -> Path:
+        """The root of the tree that suppliers' lists go through (ETL CANON §3)."""
+        return Path(self.suppliers_dir) if self.suppliers_dir else self.data_dir / "etl_data" / "raw_v1"
+
+    @property
+    def supplier_configs(self) -> Path:
+        """The folder with the suppliers' configs."""
+        return Path(self.supplier_configs_dir or "etl_ops/config")
 
     @property
     def drop(self) -> Path:

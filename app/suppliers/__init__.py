@@ -1,0 +1,1 @@
+"""Suppliers' full price lists: what was sent last is the whole truth (ETL CANON)."""

@@ -1,0 +1,63 @@
+"""Reading a list in a process of its own: whatever is in the file, this process lives on."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from app.kernel import errors
+from app.suppliers.config import Config
+from app.suppliers.extracted import Extracted
+from app.suppliers.failures import SupplierFailure
+from app.suppliers.reading.job import Job
+from app.suppliers.reading.limits import Limits
+
+ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "PYTHONHASHSEED")
+"""All that the reading process is told: no address, no password."""
+
+
+def extract(
+    source: Path, *, into: Path, config: Config, run_id: str, previous: Path | None = None,
+    limits: Limits = Limits(),  # noqa: B008 (frozen)
+) -> Extracted:  # fmt: skip
+    """`facts.ndjson`, `bad.ndjson` and `stats.json` of the list stand in the folder, synced.
+
+    `previous` are the facts that are published now. SupplierFailure when the list cannot be read, also
+    when the reading process dies, takes too long or too much memory.
+    """
+    job = pickle.dumps(Job(source, into, config, run_id, previous, limits))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "app.suppliers.reading.job"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+        env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+    )  # fmt: skip
+    try:
+        out, _ = child.communicate(job, timeout=limits.seconds)
+    except subprocess.TimeoutExpired:
+        raise SupplierFailure("READER_TIMEOUT", stage="gate", seconds=int(limits.seconds)) from None
+    finally:
+        _end(child)
+    return _answer(out, child.returncode)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+    child.communicate()
+
+
+def _answer(out: bytes, returncode: int) -> Extracted:
+    try:
+        found = json.loads(out)
+    except ValueError:
+        raise SupplierFailure("READER_CRASHED", stage="gate", exit_code=returncode) from None
+    if "failure" in found:
+        raise SupplierFailure(found["failure"], stage="gate", **found["detail"])
+    if "disk_full" in found:
+        raise errors.DiskFull()
+    return Extracted.from_json(found)

@@ -1,0 +1,274 @@
+"""From the sheets of a list to its facts, its bad rows and their counts (ETL CANON §9)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from app.suppliers.config import Config
+from app.suppliers.config import Sheet as Configured
+from app.suppliers.reading import cells, header
+from app.suppliers.reading.names import folded
+from app.suppliers.reading.rows import Bad, Fact, Rules, SheetRows, Tally
+from app.suppliers.reading.sheets import KeyedRow, Row, Sheet, Source, refused
+
+
+@dataclass(slots=True)
+class Told:
+    """What is known of a list once it is read."""
+
+    tally: Tally = field(default_factory=Tally)
+    facts: int = 0
+    skus: set[str] = field(default_factory=set)
+    row_ids: list[bytes] = field(default_factory=list)
+    categories: Counter[str] = field(default_factory=Counter)
+    alerts: list[tuple[str, str]] = field(default_factory=list)  # code and subject
+    sheets: list[str] = field(default_factory=list)
+
+    def content_sha256(self) -> str:
+        """One hash of all facts, in whatever order and under whatever run they came."""
+        digest = hashlib.sha256()
+        for row_id in sorted(self.row_ids):
+            digest.update(row_id.hex().encode() + b"\n")
+        return digest.hexdigest()
+
+
+def emit(source: Source, config: Config, *, into: Path, run_id: str) -> Told:
+    """`facts.ndjson` and `bad.ndjson` stand in the folder; SupplierFailure when the list is refused."""
+    told = Told()
+    with (into / "facts.ndjson").open("wb", 1 << 20) as facts, (into / "bad.ndjson").open("wb") as bad:
+        emitter = _Emitter(config, run_id, told, facts, bad)
+        for sheet, chosen in _chosen(source, config, told):
+            told.sheets.append(sheet.name)
+            emitter.sheet(source, sheet, chosen)
+        emitter.finish()
+    return told
+
+
+# -- which sheets
+
+
+def _chosen(source: Source, config: Config, told: Told) -> Iterator[tuple[Sheet, str]]:
+    """The sheets that are read and their category, in the order of the list."""
+    sheets = source.sheets()
+    if config.category_key is not None:
+        yield from _the_only_one(source, sheets, config, told)
+        return
+    used: set[int] = set()
+    for sheet in sheets:
+        place = _entry_of(sheet, config)
+        if place is None:
+            _tell_unread(sheet, config, told)
+        elif not sheet.visible:
+            told.alerts.append(("SHEET_HIDDEN", sheet.name))
+        elif _has_cells(source, sheet):
+            used.add(place)
+            yield sheet, config.sheets[place].category_key
+    for place, entry in enumerate(config.sheets):
+        if place not in used:
+            _tell_missing(entry, told)
+
+
+def _the_only_one(
+    source: Source, sheets: list[Sheet], config: Config, told: Told
+) -> Iterator[tuple[Sheet, str]]:
+    read = False
+    for sheet in sheets:
+        if sheet.visible and not read and (sheet.keyed or _has_cells(source, sheet)):
+            read = True
+            yield sheet, str(config.category_key)
+        elif not sheet.visible or _has_cells(source, sheet):
+            _tell_unread(sheet, config, told)
+    if not read:
+        raise refused("HEADER_NOT_FOUND" if sheets else "SHEET_MISSING")
+
+
+def _entry_of(sheet: Sheet, config: Config) -> int | None:
+    """The first entry of the config that fits the sheet."""
+    name = folded(sheet.name)
+    for place, entry in enumerate(config.sheets):
+        if entry.name is not None and folded(entry.name) == name:
+            return place
+        if entry.match is not None and fnmatchcase(name, folded(entry.match)):
+            return place
+    return None
+
+
+def _tell_unread(sheet: Sheet, config: Config, told: Told) -> None:
+    name = folded(sheet.name)
+    if any(fnmatchcase(name, folded(pattern)) for pattern in config.ignore_sheets):
+        return
+    told.alerts.append(("SHEET_UNKNOWN" if sheet.visible else "SHEET_HIDDEN", sheet.name))
+
+
+def _tell_missing(entry: Configured, told: Told) -> None:
+    name = str(entry.name or entry.match)
+    if entry.required:
+        raise refused("SHEET_MISSING", sheet=name)
+    told.alerts.append(("SHEET_OPTIONAL_MISSING", name))
+
+
+def _has_cells(source: Source, sheet: Sheet) -> bool:
+    if sheet.keyed:
+        return True
+    return any(not all(map(cells.is_blank, row)) for _, row in source.rows(sheet))
+
+
+# -- what is written
+
+
+class _Emitter:
+    """Writes the facts and the bad rows of one list."""
+
+    def __init__(self, config: Config, run_id: str, told: Told, facts: IO[bytes], bad: IO[bytes]) -> None:
+        self._config = config
+        self._run_id = run_id
+        self._told = told
+        self._facts, self._bad = facts, bad
+        self._rules = Rules(config)
+        self._by_warehouse = "warehouse" in config.key
+        self._keys: set[Any] = set()
+        self._sums: dict[Any, Fact] = {}  # where repeated keys are added up, until the end
+        self._missing: set[str] | None = None  # optional columns that no sheet had so far
+
+    def sheet(self, source: Source, sheet: Sheet, category: str) -> None:
+        """Every row of the sheet is told of."""
+        if sheet.keyed:
+            names = _Names(self._config)
+            rows: Iterator[Row] = names.rows(source.keyed_rows(sheet))
+            found = names.header
+        else:
+            rows = iter(source.rows(sheet))
+            found = self._header(source, sheet, rows)
+            names = None
+        reader = SheetRows(self._rules, found, category, tally=self._told.tally)
+        for number, row, what in reader.read(rows):
+            if isinstance(what, Bad):
+                self._refuse(number, category, what)
+            else:
+                self._take(number, row, category, what)
+        missing = set(names.missing() if names else found.missing)
+        self._missing = missing if self._missing is None else self._missing & missing
+
+    def _header(self, source: Source, sheet: Sheet, rows: Iterator[Row]) -> header.Header:
+        config = self._config
+        if config.header.rows == 0:
+            return header.by_number(config)
+        merges = source.merges(sheet) if config.header.rows == 2 else []
+        found = header.find(config, rows, merges)
+        codes = {found.columns["sku"], found.columns.get("sku.fallback")}
+        codes |= {
+            found.columns.get(f"extra.{name}") for name, extra in config.extra.items() if extra.type == "code"
+        }
+        source.keep_zeros(sheet, {at for at in codes if at is not None})
+        return found
+
+    def _take(self, number: int, row: list[Any], category: str, facts: list[Fact]) -> None:
+        keys = [self._key(fact) for fact in facts]
+        if self._config.duplicates == "sum":
+            for key, fact in zip(keys, facts, strict=True):
+                self._add(key, fact)
+        elif any(key in self._keys for key in keys):
+            if self._config.duplicates == "first":
+                self._told.tally.skipped["DUPLICATE_ROW"] += 1
+            else:
+                self._refuse(number, category, Bad("DUPLICATE_KEY", "sku", str(facts[0].payload["sku"])))
+            return
+        else:
+            self._keys.update(keys)
+            for fact in facts:
+                self._write(fact)
+        self._told.tally.good += 1
+
+    def _key(self, fact: Fact) -> Any:
+        sku = fact.payload["sku"]
+        return (sku, fact.payload.get("warehouse")) if self._by_warehouse else sku
+
+    def _add(self, key: Any, fact: Fact) -> None:
+        first = self._sums.setdefault(key, fact)
+        if first is not fact:
+            first.payload["qty"] += fact.payload["qty"]
+            first.payload["qty_min"] = first.payload["qty_min"] or fact.payload["qty_min"]
+
+    def _refuse(self, number: int, category: str, bad: Bad) -> None:
+        self._told.tally.bad[bad.code] += 1
+        line = {
+            "run_id": self._run_id, "supplier": self._config.supplier, "category_key": category,
+            "row_number": number, "reason_code": bad.code, "column": bad.column, "raw": bad.raw,
+        }  # fmt: skip
+        self._bad.write(orjson.dumps(line) + b"\n")
+
+    def _write(self, fact: Fact) -> None:
+        # RFC 8785, since the payload holds nothing but texts, whole numbers, truth values and null.
+        payload = orjson.dumps(fact.payload, option=orjson.OPT_SORT_KEYS)
+        row_id = hashlib.sha256(payload)
+        told = self._told
+        told.row_ids.append(row_id.digest())
+        told.skus.add(fact.payload["sku"])
+        told.categories[fact.category_key] += 1
+        told.facts += 1
+        start = b'{"run_id":"%b","supplier":"%b","category_key":"%b",' % (
+            self._run_id.encode(), self._config.supplier.encode(), fact.category_key.encode(),
+        )  # fmt: skip
+        rest = b'"row_id":"%b","row_number":%d,"payload":%b}\n' % (
+            row_id.hexdigest().encode(), fact.row_number, payload,
+        )  # fmt: skip
+        self._facts.write(start + rest)
+
+    def finish(self) -> None:
+        """Facts that were held back are written, and what no sheet had is told."""
+        self._told.alerts += [("COLUMN_OPTIONAL_MISSING", name) for name in sorted(self._missing or ())]
+        for fact in self._sums.values():
+            self._write(fact)
+
+
+class _Names:
+    """The columns of a keyed sheet: of each field the first name that a row has."""
+
+    def __init__(self, config: Config) -> None:
+        self._wanted = header.wanted(config)
+        self._names = [[folded(str(name)) for name in column.names] for column in self._wanted]
+        self._seen: set[int] = set()
+        self._rows = 0
+        self._folded: dict[str, str] = {}
+        self.header = header.Header({column.field: at for at, column in enumerate(self._wanted)})
+
+    def rows(self, keyed: Iterator[KeyedRow]) -> Iterator[Row]:
+        """The rows as lists; COLUMN_MISSING at the end when no row has a required field."""
+        for number, values in keyed:
+            self._rows += 1
+            named = {self._fold(name): value for name, value in values.items()}
+            row = []
+            for at, names in enumerate(self._names):
+                name = next((name for name in names if name in named), None)
+                row.append(named[name] if name is not None else None)
+                if name is not None:
+                    self._seen.add(at)
+            yield number, row
+        lacks = [
+            column
+            for at, column in enumerate(self._wanted)
+            if column.required and at not in self._seen and self._rows
+        ]
+        # Whether a stock that nobody gives is none is for the config to say.
+        for column in lacks:
+            if column.field not in ("qty",) and not column.field.endswith(".fallback"):
+                raise refused("COLUMN_MISSING", column=str(column.names[0]))
+
+    def missing(self) -> list[str]:
+        """The optional fields that no row has."""
+        return [
+            str(column.names[0])
+            for at, column in enumerate(self._wanted)
+            if not column.required and at not in self._seen and self._rows
+        ]
+
+    def _fold(self, name: str) -> str:
+        return self._folded.setdefault(name, folded(name))

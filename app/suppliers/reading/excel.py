@@ -1,0 +1,202 @@
+"""Lists that are workbooks: XLSX and XLSB by calamine, XLS by xlrd.
+
+Not calamine for XLS: the numbers of 1C's exports become dates in it. Not openpyxl for XLSX: it believes
+what a sheet says of its own size, and is ten times slower.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zipfile
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import python_calamine
+import xlrd
+
+from app.suppliers.config import Input
+from app.suppliers.reading.cells import CELL_ERROR
+from app.suppliers.reading.limits import Limits
+from app.suppliers.reading.sheets import KeyedRow, Merge, Row, Sheet, refused
+from app.suppliers.reading.workbook_parts import Found, Parts
+
+A_DATE = date(1900, 1, 1)
+"""Stands for any cell that is a date: no column that is read is one."""
+
+_ZEROS = re.compile(r"0{2,}")
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+
+
+class Calamine:
+    """An XLSX or XLSB."""
+
+    encoding: str | None = None
+
+    def __init__(self, path: Path, format: str, limits: Limits) -> None:
+        self.format = format
+        try:
+            self._parts = Parts(path, limits) if format == "xlsx" else None
+            # By its content: given a path, calamine believes the name.
+            self._book = python_calamine.CalamineWorkbook.from_filelike(path.open("rb"))
+        except python_calamine.PasswordError:
+            raise refused("FILE_ENCRYPTED") from None
+        except (python_calamine.CalamineError, zipfile.BadZipFile, OSError, ValueError) as error:
+            raise refused("FILE_CORRUPT", format=format, problem=type(error).__name__) from None
+        self._open: tuple[str, Any, Found] | None = None  # the sheet that is read now
+        self._coded: set[int] = set()
+
+    def sheets(self) -> list[Sheet]:
+        visible = python_calamine.SheetVisibleEnum.Visible
+        tables = python_calamine.SheetTypeEnum.WorkSheet
+        return [
+            Sheet(one.name, visible=one.visible == visible)
+            for one in self._book.sheets_metadata
+            if one.typ == tables
+        ]
+
+    def _sheet(self, sheet: Sheet) -> tuple[Any, Found]:
+        if self._open is None or self._open[0] != sheet.name:
+            self._open = None
+            try:
+                found = self._parts.scan(sheet.name) if self._parts else Found()
+                self._open = sheet.name, self._book.get_sheet_by_name(sheet.name), found
+            except (python_calamine.CalamineError, zipfile.BadZipFile, OSError, EOFError) as error:
+                raise refused("FILE_CORRUPT", format=self.format, problem=type(error).__name__) from None
+            self._coded = set()
+        return self._open[1], self._open[2]
+
+    def rows(self, sheet: Sheet) -> Iterator[Row]:
+        opened, found = self._sheet(sheet)
+        if opened.start is None:
+            return
+        indent = [None] * opened.start[1]
+        odd_rows = {row for row, _ in found.faults}
+        escaped = self.format == "xlsx"
+        for number, cells in enumerate(opened.iter_rows(), start=1):
+            row = indent + cells if indent else cells
+            if number in odd_rows:
+                _put_faults(row, number, found)
+            if self._coded:
+                _put_zeros(row, number, self._coded, found)
+            if escaped and any(type(cell) is str and "_x" in cell for cell in row):
+                row = [_unescaped(cell) for cell in row]
+            yield number, row
+
+    def keyed_rows(self, sheet: Sheet) -> Iterator[KeyedRow]:
+        raise AssertionError("a workbook has headers")
+
+    def merges(self, sheet: Sheet) -> list[Merge]:
+        opened, _ = self._sheet(sheet)
+        ranges = opened.merged_cell_ranges or []
+        return [(top + 1, bottom + 1, left, right) for (top, left), (bottom, right) in ranges]
+
+    def keep_zeros(self, sheet: Sheet, columns: set[int]) -> None:
+        self._coded = columns if self._sheet(sheet)[1].zeros else set()
+
+
+def _put_faults(row: list[Any], number: int, found: Found) -> None:
+    for at in range(len(row)):
+        fault = found.faults.get((number, at))
+        if fault is not None:
+            row[at] = fault
+
+
+def _put_zeros(row: list[Any], number: int, columns: set[int], found: Found) -> None:
+    for at in columns:
+        digits = found.zeros.get((number, at))
+        if digits and at < len(row):
+            row[at] = _padded(row[at], digits)
+
+
+def _padded(cell: Any, digits: int) -> Any:
+    """A code as its format shows it; numbers that are no code stay what they are."""
+    if isinstance(cell, float) and cell == int(cell) and 0 <= cell < 1e15:
+        return str(int(cell)).zfill(digits)
+    return cell
+
+
+def _unescaped(cell: Any) -> Any:
+    return _ESCAPED.sub(lambda m: chr(int(m[1], 16)), cell) if type(cell) is str else cell
+
+
+class Xls:
+    """An XLS of Excel 5 to 2003."""
+
+    format = "xls"
+
+    def __init__(self, path: Path, settings: Input) -> None:
+        self.encoding: str | None = None
+        try:
+            self._book = self._opened(path, settings.encoding)
+        except xlrd.XLRDError as error:
+            code = "FILE_ENCRYPTED" if "encrypt" in str(error).lower() else "FILE_CORRUPT"
+            raise refused(code, format="xls") from None
+        except _BROKEN as error:
+            raise refused("FILE_CORRUPT", format="xls", problem=type(error).__name__) from None
+        self._formats = {key: found.format_str for key, found in self._book.format_map.items()}
+        self._coded: set[int] = set()
+
+    def _opened(self, path: Path, encoding: str) -> Any:
+        asked = None if encoding == "auto" else encoding
+        book = _open_xls(path, asked)
+        # Old Russian programs leave the code page out, and mean their own.
+        if asked is None and book.biff_version < 80 and book.codepage is None:
+            return _open_xls(path, "cp1251")
+        return book
+
+    def sheets(self) -> list[Sheet]:
+        return [Sheet(one.name, visible=one.visibility == 0) for one in self._book.sheets()]
+
+    def rows(self, sheet: Sheet) -> Iterator[Row]:
+        opened = self._book.sheet_by_name(sheet.name)
+        for index in range(opened.nrows):
+            cells = [_xls_cell(cell) for cell in opened.row(index)]
+            for at in self._coded:
+                if at < len(cells):
+                    cells[at] = self._code(opened.cell(index, at), cells[at])
+            yield index + 1, cells
+
+    def _code(self, cell: Any, value: Any) -> Any:
+        if cell.ctype != xlrd.XL_CELL_NUMBER or cell.xf_index is None:
+            return value
+        shown = self._formats.get(self._book.xf_list[cell.xf_index].format_key, "")
+        return _padded(value, len(shown)) if _ZEROS.fullmatch(shown) else value
+
+    def keyed_rows(self, sheet: Sheet) -> Iterator[KeyedRow]:
+        raise AssertionError("a workbook has headers")
+
+    def merges(self, sheet: Sheet) -> list[Merge]:
+        opened = self._book.sheet_by_name(sheet.name)
+        return [(top + 1, bottom, left, right - 1) for top, bottom, left, right in opened.merged_cells]
+
+    def keep_zeros(self, sheet: Sheet, columns: set[int]) -> None:
+        self._coded = columns
+
+
+# What xlrd raises at files that are cut off or forged.
+_BROKEN = (
+    xlrd.compdoc.CompDocError, struct.error, AssertionError, IndexError, KeyError, ValueError, TypeError,
+    AttributeError, EOFError, OSError, UnicodeError,
+)  # fmt: skip
+
+
+def _open_xls(path: Path, encoding: str | None) -> Any:
+    with path.open("rb") as file, open("/dev/null", "w") as nowhere:  # noqa: PTH123
+        return xlrd.open_workbook(
+            file_contents=file.read(), formatting_info=True, ragged_rows=True,
+            encoding_override=encoding, logfile=nowhere,
+        )  # fmt: skip
+
+
+def _xls_cell(cell: Any) -> Any:
+    kind = cell.ctype
+    if kind in (xlrd.XL_CELL_TEXT, xlrd.XL_CELL_NUMBER):
+        return cell.value
+    if kind == xlrd.XL_CELL_BOOLEAN:
+        return bool(cell.value)
+    if kind == xlrd.XL_CELL_ERROR:
+        return CELL_ERROR
+    return A_DATE if kind == xlrd.XL_CELL_DATE else None

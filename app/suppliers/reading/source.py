@@ -1,0 +1,24 @@
+"""The source of a list, whatever its format."""
+
+from __future__ import annotations
+
+from app.suppliers.config import Config
+from app.suppliers.reading.catalog_xml import Yml
+from app.suppliers.reading.excel import Calamine, Xls
+from app.suppliers.reading.formats import Content
+from app.suppliers.reading.limits import Limits
+from app.suppliers.reading.sheets import Source
+from app.suppliers.reading.text import Csv, Json
+
+
+def opened(content: Content, config: Config, *, limits: Limits) -> Source:
+    """The list, ready to be read; SupplierFailure when it is damaged."""
+    if content.format in ("xlsx", "xlsb"):
+        return Calamine(content.path, content.format, limits)
+    if content.format == "xls":
+        return Xls(content.path, config.input)
+    if content.format == "yml":
+        return Yml(content.path)
+    if content.format == "json":
+        return Json(content.path, config.input)
+    return Csv(content.path, config.input)

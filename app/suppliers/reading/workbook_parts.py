@@ -1,0 +1,181 @@
+"""What a workbook's own XML says and its reader does not: formats, formulas without a value, errors."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree.ElementTree import Element, ParseError
+
+import defusedxml
+import defusedxml.ElementTree
+
+from app.suppliers.reading.cells import CELL_ERROR, FORMULA_NO_VALUE, Fault
+from app.suppliers.reading.limits import Limits
+from app.suppliers.reading.sheets import refused
+
+CHUNK_BYTES = 4 << 20
+SMALL_PART_BYTES = 32 << 20
+_ZEROS = re.compile(r"0{2,}")
+_FAR_COLUMN = re.compile(rb'\br="([A-Z]{2,3})\d')
+_ROW = re.compile(rb'<(?:\w+:)?row\s[^>]*?\br="(\d+)"')
+# A cell with a formula, or with an error, from its opening to its end.
+_ODD_CELL = re.compile(rb"<(?:\w+:)?c(?=[\s>])([^>]*)>((?:(?!</(?:\w+:)?c>).)*?)</(?:\w+:)?c>", re.DOTALL)
+_REFERENCE = re.compile(rb'\br="([A-Z]{1,3})(\d{1,7})"')
+_TYPE = re.compile(rb'\bt="(\w+)"')
+_VALUE = re.compile(rb"<(?:\w+:)?v(?:\s[^>]*)?>[^<]")
+
+
+@dataclass(slots=True)
+class Found:
+    """What a scan of one sheet has found. Rows count from 1, columns from 0."""
+
+    faults: dict[tuple[int, int], Fault] = field(default_factory=dict)
+    last_row: int = 0
+    last_column: int = 25
+    zeros: dict[tuple[int, int], int] = field(default_factory=dict)  # how many digits the format shows
+
+
+class Parts:
+    """The parts of one XLSX."""
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        self._limits = limits
+        self._archive = zipfile.ZipFile(path)
+        # Programs spell the names of parts in many ways.
+        self._names = {
+            entry.filename.replace("\\", "/").lower(): entry.filename for entry in self._archive.infolist()
+        }
+        for name in self._names:
+            if name.endswith((".xml", ".rels")) and b"<!DOCTYPE" in self._beginning(name):
+                raise refused("XML_ENTITY")
+        self._sheets = self._sheet_parts()
+        self._masks = self._zero_masks()
+
+    def close(self) -> None:
+        self._archive.close()
+
+    def _beginning(self, name: str) -> bytes:
+        with self._archive.open(self._names[name]) as part:
+            return part.read(4096)
+
+    def _tree(self, name: str) -> Element | None:
+        if name not in self._names:
+            return None
+        info = self._archive.getinfo(self._names[name])
+        if info.file_size > SMALL_PART_BYTES:
+            raise refused("FILE_TOO_LARGE", part=name)
+        try:
+            found: Element = defusedxml.ElementTree.fromstring(self._archive.read(info), forbid_dtd=True)
+        except defusedxml.DefusedXmlException:
+            raise refused("XML_ENTITY") from None
+        except ParseError:
+            raise refused("FILE_CORRUPT", format="xlsx") from None
+        return found
+
+    def _sheet_parts(self) -> dict[str, str]:
+        """The part of each sheet, by the sheet's name."""
+        book, relations = self._tree("xl/workbook.xml"), self._tree("xl/_rels/workbook.xml.rels")
+        if book is None or relations is None:
+            return {}
+        targets = {one.get("Id"): one.get("Target", "").replace("\\", "/") for one in relations}
+        found = {}
+        for sheet in book.iter():
+            if _local(sheet) == "sheet":
+                key = next((v for k, v in sheet.attrib.items() if k.rpartition("}")[2] == "id"), None)
+                target = targets.get(key, "")
+                path = target.lstrip("/") if target.startswith("/") else posixpath.join("xl", target)
+                found[sheet.get("name", "")] = posixpath.normpath(path).lower()
+        return found
+
+    def _zero_masks(self) -> dict[int, int]:
+        """By the number of a cell's style: how many digits it shows, zeros in front included."""
+        styles = self._tree("xl/styles.xml")
+        if styles is None:
+            return {}
+        digits: dict[str, int] = {}
+        for one in styles.iter():
+            if _local(one) == "numFmt" and _ZEROS.fullmatch(one.get("formatCode", "")):
+                digits[one.get("numFmtId", "")] = len(one.get("formatCode", ""))
+        cell_formats = next((one for one in styles.iter() if _local(one) == "cellXfs"), ())
+        return {
+            style: digits[xf.get("numFmtId", "")]
+            for style, xf in enumerate(cell_formats)
+            if xf.get("numFmtId") in digits
+        }
+
+    def scan(self, sheet: str) -> Found:
+        """What is odd in this sheet; FILE_TOO_LARGE when it reaches too far for its reader."""
+        found = Found()
+        part = self._sheets.get(sheet, "")
+        if part not in self._names:
+            return found
+        mask = self._mask_pattern()
+        for chunk in self._chunks(part):
+            rows = _ROW.findall(chunk)
+            if rows:
+                found.last_row = max(found.last_row, int(rows[-1]))
+            for column in set(_FAR_COLUMN.findall(chunk)):
+                found.last_column = max(found.last_column, column_number(column))
+            if found.last_row * (found.last_column + 1) > self._limits.cells:
+                raise refused("FILE_TOO_LARGE", rows=found.last_row, columns=found.last_column + 1)
+            if b"<f" in chunk or b":f" in chunk or b't="e"' in chunk:
+                _look_for_faults(chunk, found)
+            if mask:
+                for match in mask.finditer(chunk):
+                    place = int(match[3]), column_number(match[2])
+                    found.zeros[place] = self._masks[int(match[1])]
+        return found
+
+    def _mask_pattern(self) -> re.Pattern[bytes] | None:
+        if not self._masks:
+            return None
+        styles = b"|".join(str(style).encode() for style in self._masks)
+        return re.compile(
+            rb'<(?:\w+:)?c\s(?=[^>]*\bs="(' + styles + rb')")(?=[^>]*\br="([A-Z]{1,3})(\d{1,7})")'
+        )
+
+    def _chunks(self, part: str) -> Iterator[bytes]:
+        """The part in pieces that end with a whole row."""
+        rest = b""
+        with self._archive.open(self._names[part]) as file:
+            while data := file.read(CHUNK_BYTES):
+                piece, end, rest = (rest + data).rpartition(b"</row>")
+                if not end and len(rest) > 16 * CHUNK_BYTES:
+                    piece, rest = rest, b""
+                yield piece + end
+        yield rest
+
+
+def _look_for_faults(chunk: bytes, found: Found) -> None:
+    for match in _ODD_CELL.finditer(chunk):
+        attributes, inside = match[1], match[2]
+        if attributes.endswith(b"/"):
+            continue
+        kind = _TYPE.search(attributes)
+        is_error = kind is not None and kind[1] == b"e"
+        formula = b"<f" in inside or b":f" in inside
+        if not is_error and not (
+            formula and not _VALUE.search(inside) and (kind is None or kind[1] != b"str")
+        ):
+            continue
+        reference = _REFERENCE.search(attributes)
+        if reference is None:  # its place is not known, and another cell's would be a guess
+            raise refused("FILE_CORRUPT", format="xlsx", problem="cell without a reference")
+        place = int(reference[2]), column_number(reference[1])
+        found.faults[place] = CELL_ERROR if is_error else FORMULA_NO_VALUE
+
+
+def column_number(letters: bytes) -> int:
+    """The number of a column from 0: A is 0, AA is 26."""
+    number = 0
+    for letter in letters:
+        number = number * 26 + letter - 64
+    return number - 1
+
+
+def _local(element: Element) -> str:
+    return str(element.tag).rpartition("}")[2]

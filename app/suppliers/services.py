@@ -1,0 +1,49 @@
+"""What the suppliers' runs work with: their tree, their states, their locks, and time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app.adapters.settings import Settings
+from app.kernel.clock import Clock, SystemClock
+from app.suppliers.config import DEFAULT_STABILITY_SECONDS
+from app.suppliers.layout import Layout
+from app.suppliers.locks import FileLocks, Locks
+from app.suppliers.reading.limits import Limits
+from app.suppliers.states import PosixStates, States
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything a run of a supplier touches."""
+
+    layout: Layout
+    states: States
+    locks: Locks
+    clock: Clock
+    code_commit: str
+    limits: Limits = field(default_factory=Limits)
+    stability_seconds: float = DEFAULT_STABILITY_SECONDS  # where the supplier has no config
+
+
+def connect(settings: Settings) -> Services:
+    """The services of this process."""
+    layout = Layout(settings.suppliers, settings.supplier_configs)
+    return Services(layout, PosixStates(layout.root), FileLocks(layout), SystemClock(), code_commit())
+
+
+def code_commit() -> str:
+    """The commit of the code that runs, as the deployment says it, else as its checkout does."""
+    if told := os.environ.get("HEADWORKS_CODE_COMMIT"):
+        return told
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True,
+            timeout=5, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return found.stdout.strip()
