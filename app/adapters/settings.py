@@ -48,6 +48,7 @@ class Settings:
     drop_stable_seconds: float = 5.0
     suppliers_dir: str = ""  # the tree of the suppliers' lists; empty: a folder of data_dir
     supplier_configs_dir: str = ""  # empty: etl_ops/config of the checkout
+    code_commit: str = ""  # of the code that runs; empty: of its checkout
     upload_bytes: int = 50 * 1024 * 1024  # D6.6 §3.2
     unpacked_bytes: int = 400 * 1024 * 1024  # of a gzip file: eight times the largest upload
     staging_chunk_rows: int = 10_000  # source rows that one commit of parse stages

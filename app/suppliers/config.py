@@ -66,6 +66,8 @@ Group = Annotated[str, Field(min_length=1, max_length=1, pattern=r"^[.,'’ ]$")
 
 
 class Input(_Part):
+    """Which files are taken, and how their text is read."""
+
     formats: Annotated[tuple[Literal[FORMATS], ...], BeforeValidator(_tuple)] = FORMATS  # type: ignore[valid-type]
     zip: Literal["allow", "require", "refuse"] = "allow"
     member: Text | None = None
@@ -74,12 +76,16 @@ class Input(_Part):
 
 
 class Header(_Part):
+    """Where the names of the columns are."""
+
     rows: Literal[0, 1, 2] = 1
     search_rows: Annotated[int, Field(ge=1, le=1000)] = 30
     fill_right: bool = False
 
 
 class Sheet(_Part):
+    """One sheet of a workbook that is read, by its name or by a pattern."""
+
     name: Text | None = None
     match: Text | None = None
     category_key: Key
@@ -93,15 +99,21 @@ class Sheet(_Part):
 
 
 class Code(_Part):
+    """The column of the codes."""
+
     source: Source = Field(alias="from")
     fallback: Text | Column | None = None
 
 
 class Plain(_Part):
+    """A column that is taken as it is."""
+
     source: Source = Field(alias="from")
 
 
 class Money(_Part):
+    """A column of prices, and how they are written."""
+
     source: Source = Field(alias="from")
     fallback: Text | Column | None = None
     decimal: Mark = "."
@@ -111,12 +123,16 @@ class Money(_Part):
 
 
 class Warehouse(_Part):
+    """A column with the stock of one warehouse."""
+
     source: Source = Field(alias="from")
     warehouse: Text
     optional: bool = False
 
 
 class Quantity(_Part):
+    """Where the stock is, and how it is written."""
+
     source: Source | None = Field(default=None, alias="from")
     warehouses: Annotated[tuple[Warehouse, ...], BeforeValidator(_tuple)] = ()
     fixed: Word | None = None
@@ -135,6 +151,8 @@ class Quantity(_Part):
 
 
 class Columns(_Part):
+    """The columns of the fields."""
+
     sku: Code
     price: Money
     qty: Quantity
@@ -145,6 +163,8 @@ class Columns(_Part):
 
 
 class Extra(_Part):
+    """A further column; what cannot be read of it is null and never a reason to refuse a row."""
+
     source: Source = Field(alias="from")
     type: Literal["text", "code", "money"] = "text"
     decimal: Mark = "."
@@ -153,6 +173,8 @@ class Extra(_Part):
 
 
 class Rows(_Part):
+    """Which rows are no data."""
+
     structure_when_blank: Annotated[
         tuple[Literal["sku", "name", "brand", "price", "qty", "warehouse", "currency"], ...],
         BeforeValidator(_tuple),
@@ -161,21 +183,29 @@ class Rows(_Part):
 
 
 class Limits(_Part):
+    """What a list must keep to be published."""
+
     min_fact_count: Annotated[int, Field(ge=0)]
     max_bad_ratio: Ratio
     allow_empty_snapshot: bool
 
 
 class Drop(_Part):
+    """Which share of the published goods may be missing in a new list."""
+
     warn: Ratio | None = Decimal("0.30")
     fail: Ratio | None = None
 
 
 class Guards(_Part):
+    """Comparisons with what is published."""
+
     max_sku_drop_ratio: Drop = Drop()
 
 
 class Retention(_Part):
+    """How long everything is kept."""
+
     quarantine_days: Days = 30
     archive_days: Days = 30
     runs_days: Days = 30

@@ -6,11 +6,12 @@ both are.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import hashlib
 import itertools
 import json
 import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,23 +53,9 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     sync_folder(path.parent)
 
 
-def create_json(path: Path, value: dict[str, Any]) -> bool:
-    """The file holds an object; False when it was there before, and stays as it was."""
-    make_folder(path.parent)
-    aside = _written_aside(path, value)
-    try:
-        path.hardlink_to(aside)  # unlike a rename, it never replaces
-    except FileExistsError:
-        return False
-    finally:
-        aside.unlink()
-        sync_folder(path.parent)
-    return True
-
-
 def _written_aside(path: Path, value: dict[str, Any]) -> Path:
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with aside.open("x", encoding="utf-8") as file:
+    aside = path.with_name(f".{path.name}.next")  # one writer at a time: whoever holds the lock
+    with aside.open("w", encoding="utf-8") as file:
         json.dump(value, file, ensure_ascii=False, indent=1)
         file.flush()
         os.fsync(file.fileno())
@@ -123,16 +110,10 @@ def move(source: Path, target: Path) -> Path:
     Nothing is ever overwritten. FileNotFoundError when there is no `source`.
     """
     make_folder(target.parent)
-    # A link would say in one step whether the name is free, and is denied for other people's files.
-    reserved = next(name for name in _names(target) if _reserve(name))
-    try:
-        source.replace(reserved)
-    except OSError:
-        reserved.unlink()
-        raise
+    free = next(name for name in _names(target) if rename_new(source, name))
     sync_folder(target.parent)
     sync_folder(source.parent)
-    return reserved
+    return free
 
 
 def _names(target: Path) -> Iterator[Path]:
@@ -141,11 +122,26 @@ def _names(target: Path) -> Iterator[Path]:
         yield target.with_name(f"{target.stem}.{number}{target.suffix}")
 
 
-def _reserve(path: Path) -> bool:
-    try:
-        path.touch(exist_ok=False)
-    except FileExistsError:
+_AT_FDCWD, _RENAME_NOREPLACE = -100, 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def rename_new(source: Path, target: Path) -> bool:
+    """The file has its new name; False when something has it already. In one step, unlike a question before.
+
+    A link would tell as well, but may not be made to files of other people.
+    """
+    paths = os.fsencode(source), os.fsencode(target)
+    if _libc.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_NOREPLACE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code == errno.EEXIST:
         return False
+    if code not in (errno.EINVAL, errno.ENOSYS):
+        raise OSError(code, os.strerror(code), str(source))
+    if target.exists() or target.is_symlink():  # a file system without this step, such as NFS
+        return False
+    source.rename(target)
     return True
 
 

@@ -47,9 +47,10 @@ class Journal:
         """The file and what becomes of it stand in the journal.
 
         Written before the file is moved. A run that dies in between meets the same file again, and the
-        line that stands is not written twice.
+        line that stands is not written twice; but each run's claim is its own.
         """
-        if any(entry.identity == arrival.identity and entry.outcome == outcome for entry in self.entries):
+        known = (entry for entry in self.entries if entry.identity == arrival.identity)
+        if outcome != CLAIMED and any(entry.outcome == outcome for entry in known):
             return
         self._add(
             at=now.isoformat(), event=ARRIVED, run_id=run_id, sha256=arrival.sha256, name=arrival.name,

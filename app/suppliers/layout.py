@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,11 +34,6 @@ class RunId:
 
     def __str__(self) -> str:
         return f"{self.supplier}_{self.at:%Y%m%dT%H%M%SZ}_{self.rand}"
-
-    @classmethod
-    def new(cls, supplier: str, at: datetime) -> RunId:
-        """An id that no run has had."""
-        return cls(supplier, at.astimezone(UTC).replace(microsecond=0), secrets.token_hex(3))
 
     @classmethod
     def parse(cls, text: str) -> RunId:

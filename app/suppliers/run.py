@@ -89,7 +89,8 @@ def _load_config(state: _Run) -> None:
 def _select_and_read(state: _Run) -> Outcome:
     services, layout = state.services, state.services.layout
     window = state.config.stability_seconds if state.config else services.stability_seconds
-    found = inbox.look(layout.inbox(state.supplier), now=state.started, window_seconds=window)
+    now = services.clock.now()  # not of the start: reconciling has moved files
+    found = inbox.look(layout.inbox(state.supplier), now=now, window_seconds=window)
     current = services.states.current(state.supplier)
     choice = select.choose(
         found.ready,
@@ -155,7 +156,8 @@ def _new_run_id(state: _Run) -> str:
     """Never earlier than the supplier's last one, whatever the clock says."""
     last = state.journal.last_run()
     at = max(state.started, RunId.parse(last).at) if last else state.started
-    return str(RunId.new(state.supplier, at))
+    rand = state.services.clock.new_id().hex[:6]
+    return str(RunId(state.supplier, at.replace(microsecond=0), rand))
 
 
 def _claim(state: _Run, arrival: Arrival, run_id: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,13 +31,16 @@ class Services:
 def connect(settings: Settings) -> Services:
     """The services of this process."""
     layout = Layout(settings.suppliers, settings.supplier_configs)
-    return Services(layout, PosixStates(layout.root), FileLocks(layout), SystemClock(), code_commit())
+    return Services(
+        layout,
+        PosixStates(layout.root),
+        FileLocks(layout),
+        SystemClock(),
+        settings.code_commit or _commit_of_checkout(),
+    )
 
 
-def code_commit() -> str:
-    """The commit of the code that runs, as the deployment says it, else as its checkout does."""
-    if told := os.environ.get("HEADWORKS_CODE_COMMIT"):
-        return told
+def _commit_of_checkout() -> str:
     try:
         found = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True,
