@@ -13,11 +13,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
-import boto3
-import botocore.config
-import botocore.exceptions
-import urllib3.exceptions
-
+from app.adapters import s3
 from app.kernel import errors
 
 CHUNK_BYTES = 1 << 20
@@ -117,9 +113,7 @@ class S3Blobs:
 
     def __init__(self, bucket: str, prefix: str, *, endpoint_url: str | None = None) -> None:
         self._bucket, self._prefix = bucket, prefix
-        # The failure table decides about retries, so the client makes none of its own.
-        config = botocore.config.Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 1})
-        self._client = boto3.client("s3", endpoint_url=endpoint_url, config=config)
+        self._client = s3.client(endpoint_url)
 
     def put(self, key: str, source: IO[bytes], *, max_bytes: int | None = None) -> Stored:
         # Spooled first: the size and the limit are known before one byte is sent.
@@ -127,7 +121,7 @@ class S3Blobs:
             with errors.disk_errors():
                 size, digest = _copy(source, spool, max_bytes)
                 spool.seek(0)
-            with _s3_errors():
+            with s3.errors_of():
                 self._client.put_object(
                     Bucket=self._bucket, Key=self._key(key), Body=spool, ContentLength=size
                 )
@@ -136,7 +130,7 @@ class S3Blobs:
     @contextmanager
     def open(self, url: str) -> Iterator[BinaryIO]:
         with tempfile.TemporaryFile() as spool:
-            with _s3_errors(), errors.disk_errors():
+            with s3.errors_of(), errors.disk_errors():
                 body = self._client.get_object(Bucket=self._bucket, Key=self._key_of(url))["Body"]
                 with body:
                     shutil.copyfileobj(body, spool, CHUNK_BYTES)
@@ -144,7 +138,7 @@ class S3Blobs:
             yield spool
 
     def delete(self, url: str) -> None:
-        with _s3_errors():
+        with s3.errors_of():
             self._client.delete_object(Bucket=self._bucket, Key=self._key_of(url))
 
     def _key(self, key: str) -> str:
@@ -180,49 +174,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-_S3_CONNECTION = (
-    botocore.exceptions.HTTPClientError,
-    botocore.exceptions.ConnectionError,
-    botocore.exceptions.IncompleteReadError,
-    botocore.exceptions.ResponseStreamingError,
-    urllib3.exceptions.HTTPError,
-)
-
-# error code, or the status where the answer names none
-_S3_CODES: dict[str, type[errors.HeadworksError]] = {
-    "NoSuchKey": errors.FileGone,
-    "NoSuchBucket": errors.FileGone,
-    "404": errors.FileGone,
-    "SlowDown": errors.RateLimited,
-    "503": errors.RateLimited,
-    "429": errors.RateLimited,
-    "TooManyRequests": errors.RateLimited,
-    "Throttling": errors.RateLimited,
-    "RequestLimitExceeded": errors.RateLimited,
-    "AccessDenied": errors.AccessDenied,
-    "403": errors.AccessDenied,
-    "InvalidAccessKeyId": errors.AccessDenied,
-    "SignatureDoesNotMatch": errors.AccessDenied,
-    "InternalError": errors.ConnectionLost,
-    "500": errors.ConnectionLost,
-    "502": errors.ConnectionLost,
-    "504": errors.ConnectionLost,
-    "RequestTimeout": errors.ConnectionLost,
-}
-
-
-@contextmanager
-def _s3_errors() -> Iterator[None]:
-    try:
-        yield
-    except botocore.exceptions.ClientError as error:
-        code = str(error.response.get("Error", {}).get("Code", ""))
-        status = str(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
-        kind = _S3_CODES.get(code) or _S3_CODES.get(status)
-        if kind is None:
-            raise
-        raise kind() from error
-    except _S3_CONNECTION as error:
-        raise errors.ConnectionLost("The object store cannot be reached.") from error
