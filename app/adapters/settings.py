@@ -47,6 +47,7 @@ class Settings:
     drop_dir: str = ""  # the watched folder; empty: a folder of data_dir
     drop_stable_seconds: float = 5.0
     suppliers_dir: str = ""  # the tree of the suppliers' lists; empty: a folder of data_dir
+    suppliers_state_url: str = ""  # s3://bucket/prefix of published states; empty: in the tree
     supplier_configs_dir: str = ""  # empty: etl_ops/config of the checkout
     code_commit: str = ""  # of the code that runs; empty: of its checkout
     upload_bytes: int = 50 * 1024 * 1024  # D6.6 §3.2

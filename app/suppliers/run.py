@@ -22,6 +22,7 @@ from app.suppliers.failures import SupplierFailure
 from app.suppliers.inbox import Arrival
 from app.suppliers.journal import CLAIMED, DUPLICATE, OBSOLETE, Journal
 from app.suppliers.layout import RunId, check_supplier
+from app.suppliers.locks import Check
 from app.suppliers.manifest import Manifest
 from app.suppliers.services import Services
 from app.suppliers.states import Published, path_of
@@ -52,6 +53,7 @@ class _Run:
     supplier: str
     journal: Journal
     started: datetime
+    check: Check  # that the lock is still this run's
     config: config.Config | None = None
     problem: SupplierFailure | None = None  # with the config
     alerts: list[Alert] = field(default_factory=list)
@@ -67,8 +69,12 @@ def run(services: Services, supplier: str) -> Outcome:
     Busy when another run of this supplier is at work.
     """
     check_supplier(supplier)
-    with services.locks.hold(supplier), structlog.contextvars.bound_contextvars(supplier=supplier):
-        state = _Run(services, supplier, Journal(services.layout, supplier), services.clock.now())
+    with (
+        services.locks.hold(supplier) as check,
+        structlog.contextvars.bound_contextvars(supplier=supplier),
+    ):
+        journal = Journal(services.layout, supplier)
+        state = _Run(services, supplier, journal, services.clock.now(), check)
         settle.reconcile(services, supplier, state.journal)
         _load_config(state)
         outcome = _select_and_read(state)
@@ -139,6 +145,7 @@ def _read(state: _Run, arrival: Arrival, current: Published | None) -> Outcome:
         previous_run_id=current.run_id if current else None,
     )  # fmt: skip
     state.alerts += alerts.of_input(state.journal, arrival, limit=state.drift_limit)
+    state.check()
     state.journal.arrived(arrival, CLAIMED, now=state.started, run_id=run_id)
     try:
         source = _claim(state, arrival, run_id)
@@ -148,6 +155,7 @@ def _read(state: _Run, arrival: Arrival, current: Published | None) -> Outcome:
         _publish(state, told, extracted, current)
     except SupplierFailure as failure:
         told = _refused(state, told, failure)
+    state.check()
     settle.settle(state.services, state.journal, told)
     return Outcome(told.status, run_id, told.reason_code, told.fail_stage, tuple(state.alerts))
 
@@ -236,8 +244,10 @@ def _publish(state: _Run, told: Manifest, found: Extracted, current: Published |
         found.skus, found.content_sha256, told.input_sha256, told.input_filename, told.input_mtime_ns,
         services.clock.now().isoformat(),
     )  # fmt: skip
+    state.check()
     services.states.store(published, services.layout.run(told.run_id) / "facts.ndjson")
     told.write(services.layout)
+    state.check()
     services.states.switch(published, instead_of=current)
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from app.adapters.settings import Settings
+from app.adapters import database
+from app.adapters.settings import Settings, SettingsError
 from app.kernel.clock import Clock, SystemClock
+from app.suppliers.bucket_states import BucketStates
 from app.suppliers.config import DEFAULT_STABILITY_SECONDS
 from app.suppliers.layout import Layout
-from app.suppliers.locks import FileLocks, Locks
+from app.suppliers.locks import FileLocks, LeaseLocks, Locks
 from app.suppliers.reading.limits import Limits
 from app.suppliers.states import PosixStates, States
 
@@ -28,16 +31,17 @@ class Services:
     stability_seconds: float = DEFAULT_STABILITY_SECONDS  # where the supplier has no config
 
 
-def connect(settings: Settings) -> Services:
+def connect(settings: Settings, db: database.Database) -> Services:
     """The services of this process."""
     layout = Layout(settings.suppliers, settings.supplier_configs)
-    return Services(
-        layout,
-        PosixStates(layout.root),
-        FileLocks(layout),
-        SystemClock(),
-        settings.code_commit or _commit_of_checkout(),
-    )
+    commit = settings.code_commit or _commit_of_checkout()
+    url = urlsplit(settings.suppliers_state_url)
+    if not url.scheme:
+        return Services(layout, PosixStates(layout.root), FileLocks(layout), SystemClock(), commit)
+    if url.scheme != "s3":
+        raise SettingsError("HEADWORKS_SUPPLIERS_STATE_URL is an address such as s3://bucket/prefix.")
+    kept = BucketStates(url.netloc, url.path.strip("/"), endpoint_url=settings.storage_endpoint_url or None)
+    return Services(layout, kept, LeaseLocks(db), SystemClock(), commit)
 
 
 def _commit_of_checkout() -> str:

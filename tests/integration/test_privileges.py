@@ -24,7 +24,7 @@ VIEWS = ("waiting_uploads", "daily_performance")
 REPORTS = ("workspaces", "data_uploads", *STAGING, *PRODUCTION, *VIEWS, "outbox", "audit")
 ACCESS = ("api_keys", "sessions")
 WEBHOOKS = ("webhook_subscriptions", "webhook_deliveries", "webhook_attempts")
-TABLES = (*REPORTS, *ACCESS, *WEBHOOKS)
+TABLES = (*REPORTS, *ACCESS, *WEBHOOKS, "supplier_locks")
 
 GRANTS: dict[str, dict[str, str]] = {
     # role: what it may do to each table as a whole: Select, Insert, Update, Delete; not named: nothing
@@ -66,6 +66,8 @@ GRANTS: dict[str, dict[str, str]] = {
     "access": {"api_keys": "SI", "sessions": "SID"},
     # subscribes and delivers, NEVER reports
     "webhooks": {**dict.fromkeys(WEBHOOKS, "SIU"), "audit": "SI"},
+    # whose turn it is to read a supplier's list, NEVER anything of a workspace
+    "suppliers": {"supplier_locks": "SIU"},
 }
 SEEN_COLUMNS = {
     # role, table: columns that it may read although not the table: addresses and secrets are not among them
