@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import prometheus_client
-from prometheus_client import Counter, Histogram, multiprocess
+from prometheus_client import Counter, Gauge, Histogram, multiprocess
 
 rows_staged = Counter("headworks_rows_staged_total", "Source rows committed to staging.")
 rows_promoted = Counter("headworks_rows_promoted_total", "Source rows committed to production.")
@@ -26,6 +26,17 @@ webhook_seconds = Histogram(
     ["outcome"],
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
+supplier_runs = Counter(
+    "headworks_supplier_runs_total", "Suppliers' lists that were read, by their end.",
+    ["supplier", "status", "reason"],
+)  # fmt: skip
+supplier_alerts = Counter(
+    "headworks_supplier_alerts_total", "What somebody should look at, by code.", ["supplier", "code"]
+)
+supplier_current_age_seconds = Gauge(
+    "headworks_supplier_current_age_seconds", "Age of the state that is published.", ["supplier"],
+    multiprocess_mode="mostrecent",
+)  # fmt: skip
 
 
 def exposition() -> tuple[bytes, str]:

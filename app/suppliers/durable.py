@@ -82,6 +82,19 @@ def _ends_with_newline(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
+def write_lines(path: Path, values: list[dict[str, Any]]) -> None:
+    """The file holds these objects, one a line; a reader sees all of them, or what was there before."""
+    aside = path.with_name(f".{path.name}.next")
+    with aside.open("w", encoding="utf-8") as file:
+        file.writelines(
+            json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n" for value in values
+        )
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+    sync_folder(path.parent)
+
+
 def lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects in the file's lines, in order; a torn line is passed over."""
     try:

@@ -53,6 +53,20 @@ def look(folder: Path, *, now: datetime, window_seconds: float) -> Inbox:
     Ready is what has not changed for `window_seconds`. The inode's change counts beside the content's:
     programs that copy a file give it the time of the original.
     """
+    ready, unstable, odd = _sorted_out(folder, now=now, window_seconds=window_seconds)
+    hashed = [replace(arrival, sha256=_hash(arrival.path)) for arrival in ready]
+    hashed.sort(key=lambda arrival: (arrival.mtime_ns, arrival.path.name, arrival.sha256), reverse=True)
+    return Inbox(tuple(hashed), tuple(sorted(unstable)), tuple(sorted(odd)))
+
+
+def has_ready(folder: Path, *, now: datetime, window_seconds: float) -> bool:
+    """Whether some file is ready; nothing is read for that."""
+    return bool(_sorted_out(folder, now=now, window_seconds=window_seconds)[0])
+
+
+def _sorted_out(
+    folder: Path, *, now: datetime, window_seconds: float
+) -> tuple[list[Arrival], list[str], list[str]]:
     ready, unstable, odd = [], [], []
     for entry in _entries(folder):
         if entry.name.startswith(HIDDEN) or entry.name.lower().endswith(UNFINISHED):
@@ -66,9 +80,7 @@ def look(folder: Path, *, now: datetime, window_seconds: float) -> Inbox:
             mtime_ns = min(found.st_mtime_ns, int(now.timestamp() * 1e9))
             identity = f"{found.st_dev}:{found.st_ino}:{found.st_ctime_ns}"
             ready.append(Arrival(Path(entry.path), mtime_ns, found.st_size, identity))
-    hashed = [replace(arrival, sha256=_hash(arrival.path)) for arrival in ready]
-    hashed.sort(key=lambda arrival: (arrival.mtime_ns, arrival.path.name, arrival.sha256), reverse=True)
-    return Inbox(tuple(hashed), tuple(sorted(unstable)), tuple(sorted(odd)))
+    return ready, unstable, odd
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

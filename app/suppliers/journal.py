@@ -67,9 +67,21 @@ class Journal:
         if not any(entry.event == PUBLISHED and entry.run_id == run_id for entry in self.entries):
             self._add(at=now.isoformat(), event=PUBLISHED, run_id=run_id, replaced=replaced)
 
+    def forget(self, before: datetime) -> None:
+        """Lines from before this moment are gone."""
+        kept = [entry for entry in self.entries if datetime.fromisoformat(entry.at) >= before]
+        if len(kept) < len(self.entries):
+            durable.write_lines(self._path, [_line(entry) for entry in kept])
+            self.entries = kept
+
+    def interruptions(self, sha256: str) -> int:
+        """How many runs in a row have died over this content."""
+        runs = (e for e in reversed(self.entries) if e.event == ENDED and e.sha256 == sha256)
+        return sum(1 for _ in takewhile(lambda entry: entry.reason_code == "RUN_INTERRUPTED", runs))
+
     def _add(self, **fields: Any) -> None:
         entry = Entry(**fields)
-        durable.append_line(self._path, {k: v for k, v in asdict(entry).items() if v not in (None, ())})
+        durable.append_line(self._path, _line(entry))
         self.entries.append(entry)
 
     # -- what came before
@@ -110,6 +122,10 @@ class Journal:
         """How many of the last runs failed, in a row."""
         outcomes = (entry.outcome for entry in reversed(self.entries) if entry.event == ENDED)
         return sum(1 for _ in takewhile(lambda outcome: outcome == "FAIL", outcomes))
+
+
+def _line(entry: Entry) -> dict[str, Any]:
+    return {key: value for key, value in asdict(entry).items() if value not in (None, ())}
 
 
 def _entry(line: dict[str, Any]) -> Entry:

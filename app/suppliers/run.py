@@ -29,6 +29,9 @@ from app.suppliers.states import Published, path_of
 
 log = logs.get(__name__)
 
+MOST_INTERRUPTIONS = 5
+"""So often a run may die over one list; whatever kills it would kill the next one too."""
+
 DRIFT_ALERT_AFTER = 3
 """Equal inputs in a row, where the supplier has no config."""
 
@@ -193,6 +196,8 @@ def _extract(
     assert state.config is not None
     if not arrival.sha256:
         raise SupplierFailure("FILE_UNREADABLE", stage="gate")
+    if (times := state.journal.interruptions(arrival.sha256)) >= MOST_INTERRUPTIONS:
+        raise SupplierFailure("READER_CRASHED", stage="gate", interruptions=times)
     services, into = state.services, state.services.layout.run(run_id)
     if current is None:
         extracted = extract(source, into=into, config=state.config, run_id=run_id, limits=services.limits)

@@ -1,0 +1,64 @@
+"""The fleet's side: which supplier has something to be read, and the next one's run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from app.adapters import logs, metrics
+from app.kernel import errors
+from app.suppliers import config, inbox, run
+from app.suppliers.failures import SupplierFailure
+from app.suppliers.journal import Journal
+from app.suppliers.locks import Busy
+from app.suppliers.services import Services
+
+log = logs.get(__name__)
+
+
+def waiting(services: Services) -> list[str]:
+    """The suppliers with a list that is ready, or with a run that died, by name."""
+    return [supplier for supplier in services.layout.suppliers() if _has_work(services, supplier)]
+
+
+def _has_work(services: Services, supplier: str) -> bool:
+    window = services.stability_seconds
+    try:
+        window = config.load(services.layout.config(supplier), supplier).stability_seconds
+    except SupplierFailure:
+        pass  # the run says so
+    if inbox.has_ready(services.layout.inbox(supplier), now=services.clock.now(), window_seconds=window):
+        return True
+    return bool(Journal(services.layout, supplier).open_runs())
+
+
+def run_next(services: Services) -> run.Outcome | None:
+    """One supplier that waits has had its run; None when none does, or all that do are at work."""
+    for supplier in waiting(services):
+        try:
+            return observed(services, supplier)
+        except Busy:
+            continue
+        except errors.Transient as error:
+            # The run is left as it stands; the next one goes on.
+            log.warning("supplier_run_broken_off", supplier=supplier, code=error.code)
+    return None
+
+
+def observed(services: Services, supplier: str) -> run.Outcome:
+    """The supplier has had its run, and the metrics know of it."""
+    outcome = run.run(services, supplier)
+    if outcome.status != "NOOP":
+        metrics.supplier_runs.labels(supplier, outcome.status, outcome.reason_code or "").inc()
+    for alert in outcome.alerts:
+        metrics.supplier_alerts.labels(supplier, alert.code).inc()
+        log.warning("supplier_alert", supplier=supplier, **alert.as_json())
+    return outcome
+
+
+def measure(services: Services) -> None:
+    """The metrics know how old each current state is."""
+    for supplier in services.layout.suppliers():
+        current = services.states.current(supplier)
+        if current is not None:
+            age = services.clock.now() - datetime.fromisoformat(current.published_at)
+            metrics.supplier_current_age_seconds.labels(supplier).set(age.total_seconds())
