@@ -6,10 +6,11 @@ there is no value. Each rule gives its value, or a `Fault` with the code for whi
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, TypeAlias
 
 from app.suppliers.reading.names import folded, squeezed
@@ -52,12 +53,11 @@ def shown(cell: Cell) -> str:
 
 def number_text(value: float) -> str:
     """A number in plain digits, 15 of them at most."""
-    if value == (whole := int(value)) and abs(value) < LONG_NUMBER:
-        return str(whole)
-    try:
-        return format(Decimal(f"{value:.15g}").normalize() + 0, "f")
-    except InvalidOperation:
-        return str(value)  # nan, inf
+    if abs(value) < LONG_NUMBER and value.is_integer():
+        return str(int(value))
+    if not math.isfinite(value):
+        return str(value)
+    return format(Decimal(f"{value:.15g}").normalize() + 0, "f")
 
 
 def text(cell: Cell) -> str | None:

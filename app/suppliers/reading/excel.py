@@ -18,7 +18,7 @@ import python_calamine
 import xlrd
 
 from app.suppliers.config import Input
-from app.suppliers.reading.cells import CELL_ERROR
+from app.suppliers.reading.cells import CELL_ERROR, LONG_NUMBER
 from app.suppliers.reading.limits import Limits
 from app.suppliers.reading.sheets import KeyedRow, Merge, Row, Sheet, refused
 from app.suppliers.reading.workbook_parts import Found, Parts
@@ -27,7 +27,6 @@ A_DATE = date(1900, 1, 1)
 """Stands for any cell that is a date: no column that is read is one."""
 
 _ZEROS = re.compile(r"0{2,}")
-_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
 class Calamine:
@@ -74,15 +73,12 @@ class Calamine:
             return
         indent = [None] * opened.start[1]
         odd_rows = {row for row, _ in found.faults}
-        escaped = self.format == "xlsx"
         for number, cells in enumerate(opened.iter_rows(), start=1):
             row = indent + cells if indent else cells
             if number in odd_rows:
                 _put_faults(row, number, found)
             if self._coded:
                 _put_zeros(row, number, self._coded, found)
-            if escaped and any(type(cell) is str and "_x" in cell for cell in row):
-                row = [_unescaped(cell) for cell in row]
             yield number, row
 
     def keyed_rows(self, sheet: Sheet) -> Iterator[KeyedRow]:
@@ -113,13 +109,9 @@ def _put_zeros(row: list[Any], number: int, columns: set[int], found: Found) -> 
 
 def _padded(cell: Any, digits: int) -> Any:
     """A code as its format shows it; numbers that are no code stay what they are."""
-    if isinstance(cell, float) and cell == int(cell) and 0 <= cell < 1e15:
+    if isinstance(cell, float) and 0 <= cell < LONG_NUMBER and cell.is_integer():
         return str(int(cell)).zfill(digits)
     return cell
-
-
-def _unescaped(cell: Any) -> Any:
-    return _ESCAPED.sub(lambda m: chr(int(m[1], 16)), cell) if type(cell) is str else cell
 
 
 class Xls:

@@ -19,11 +19,14 @@ from app.suppliers.reading.sheets import refused
 
 CHUNK_BYTES = 4 << 20
 SMALL_PART_BYTES = 32 << 20
+SAMPLE_BYTES = 64 << 10
 _ZEROS = re.compile(r"0{2,}")
-_FAR_COLUMN = re.compile(rb'\br="([A-Z]{2,3})\d')
-_ROW = re.compile(rb'<(?:\w+:)?row\s[^>]*?\br="(\d+)"')
-# A cell with a formula, or with an error, from its opening to its end.
-_ODD_CELL = re.compile(rb"<(?:\w+:)?c(?=[\s>])([^>]*)>((?:(?!</(?:\w+:)?c>).)*?)</(?:\w+:)?c>", re.DOTALL)
+# Each begins with what is rare, since a sheet has millions of characters to look at.
+_FAR_COLUMN = re.compile(rb'r="([A-Z]{2,3})\d')
+_ROW = re.compile(rb'row [^>]*?\br="(\d+)"')
+_ODD_TYPE = re.compile(rb't="([be])"')
+# A cell with something in it, from its opening to its end; `<c/>` has nothing and ends by itself.
+_CELL = re.compile(rb"<(?:\w+:)?c(?=[\s>])([^>]*)(?<!/)>((?:(?!</(?:\w+:)?c>).)*?)</(?:\w+:)?c>", re.DOTALL)
 _REFERENCE = re.compile(rb'\br="([A-Z]{1,3})(\d{1,7})"')
 _TYPE = re.compile(rb'\bt="(\w+)"')
 _VALUE = re.compile(rb"<(?:\w+:)?v(?:\s[^>]*)?>[^<]")
@@ -37,6 +40,7 @@ class Found:
     last_row: int = 0
     last_column: int = 25
     zeros: dict[tuple[int, int], int] = field(default_factory=dict)  # how many digits the format shows
+    truths: bool = False  # whether there may be cells that are true or false
 
 
 class Parts:
@@ -115,14 +119,12 @@ class Parts:
             return found
         mask = self._mask_pattern()
         for chunk in self._chunks(part):
-            rows = _ROW.findall(chunk)
-            if rows:
-                found.last_row = max(found.last_row, int(rows[-1]))
-            for column in set(_FAR_COLUMN.findall(chunk)):
-                found.last_column = max(found.last_column, column_number(column))
+            _look_for_end(chunk, found)
             if found.last_row * (found.last_column + 1) > self._limits.cells:
                 raise refused("FILE_TOO_LARGE", rows=found.last_row, columns=found.last_column + 1)
-            if b"<f" in chunk or b":f" in chunk or b't="e"' in chunk:
+            odd = set(_ODD_TYPE.findall(chunk))
+            found.truths = found.truths or b"b" in odd
+            if b"e" in odd or b"<f" in chunk or (b"</c>" not in chunk and b":f" in chunk):
                 _look_for_faults(chunk, found)
             if mask:
                 for match in mask.finditer(chunk):
@@ -142,7 +144,11 @@ class Parts:
         """The part in pieces that end with a whole row."""
         rest = b""
         with self._archive.open(self._names[part]) as file:
+            single = b"='" in file.read(SAMPLE_BYTES)
+            file.seek(0)
             while data := file.read(CHUNK_BYTES):
+                if single:  # a program that quotes its attributes so
+                    data = data.replace(b"'", b'"')
                 piece, end, rest = (rest + data).rpartition(b"</row>")
                 if not end and len(rest) > 16 * CHUNK_BYTES:
                     piece, rest = rest, b""
@@ -150,23 +156,34 @@ class Parts:
         yield rest
 
 
+def _look_for_end(chunk: bytes, found: Found) -> None:
+    # Far rows stand last in any sheet that a program wrote; at a forged one the reader may die.
+    start = max(chunk.rfind(b"<row "), chunk.rfind(b":row "))
+    if start >= 0 and (last := _ROW.match(chunk, start + 1)):
+        found.last_row = max(found.last_row, int(last[1]))
+    for column in set(_FAR_COLUMN.findall(chunk)):
+        found.last_column = max(found.last_column, column_number(column))
+
+
 def _look_for_faults(chunk: bytes, found: Found) -> None:
-    for match in _ODD_CELL.finditer(chunk):
+    for match in _CELL.finditer(chunk):
         attributes, inside = match[1], match[2]
-        if attributes.endswith(b"/"):
-            continue
         kind = _TYPE.search(attributes)
         is_error = kind is not None and kind[1] == b"e"
-        formula = b"<f" in inside or b":f" in inside
-        if not is_error and not (
-            formula and not _VALUE.search(inside) and (kind is None or kind[1] != b"str")
-        ):
+        if not is_error and not _lacks_value(inside, kind[1] if kind else b"n"):
             continue
         reference = _REFERENCE.search(attributes)
         if reference is None:  # its place is not known, and another cell's would be a guess
             raise refused("FILE_CORRUPT", format="xlsx", problem="cell without a reference")
         place = int(reference[2]), column_number(reference[1])
         found.faults[place] = CELL_ERROR if is_error else FORMULA_NO_VALUE
+
+
+def _lacks_value(inside: bytes, kind: bytes) -> bool:
+    """Whether a cell holds a formula and nothing that it came to; an empty text is a value."""
+    if b"<f" not in inside and b":f" not in inside:
+        return False
+    return kind != b"str" and not _VALUE.search(inside)
 
 
 def column_number(letters: bytes) -> int:
