@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 
 from app.adapters import logs, metrics
@@ -22,10 +23,8 @@ def waiting(services: Services) -> list[str]:
 
 def _has_work(services: Services, supplier: str) -> bool:
     window = services.stability_seconds
-    try:
+    with suppress(SupplierFailure):  # its run says so
         window = config.load(services.layout.config(supplier), supplier).stability_seconds
-    except SupplierFailure:
-        pass  # the run says so
     if inbox.has_ready(services.layout.inbox(supplier), now=services.clock.now(), window_seconds=window):
         return True
     return bool(Journal(services.layout, supplier).open_runs())

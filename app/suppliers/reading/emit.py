@@ -16,7 +16,7 @@ from app.suppliers.config import Config
 from app.suppliers.config import Sheet as Configured
 from app.suppliers.reading import cells, header
 from app.suppliers.reading.names import folded
-from app.suppliers.reading.rows import Bad, Fact, Rules, SheetRows, Tally
+from app.suppliers.reading.rows import Bad, Fact, Rules, SheetRows, Skipped, Tally
 from app.suppliers.reading.sheets import KeyedRow, Row, Sheet, Source, refused
 
 
@@ -41,10 +41,18 @@ class Told:
 
 
 def emit(source: Source, config: Config, *, into: Path, run_id: str) -> Told:
-    """`facts.ndjson` and `bad.ndjson` stand in the folder; SupplierFailure when the list is refused."""
+    """`facts.ndjson`, `bad.ndjson` and `diag/skipped.ndjson` stand in the folder.
+
+    SupplierFailure when the list is refused.
+    """
     told = Told()
-    with (into / "facts.ndjson").open("wb", 1 << 20) as facts, (into / "bad.ndjson").open("wb") as bad:
-        emitter = _Emitter(config, run_id, told, facts, bad)
+    (into / "diag").mkdir(exist_ok=True)
+    with (
+        (into / "facts.ndjson").open("wb", 1 << 20) as facts,
+        (into / "bad.ndjson").open("wb") as bad,
+        (into / "diag" / "skipped.ndjson").open("wb") as skipped,
+    ):
+        emitter = _Emitter(config, run_id, told, facts=facts, bad=bad, skipped=skipped)
         for sheet, chosen in _chosen(source, config, told):
             told.sheets.append(sheet.name)
             emitter.sheet(source, sheet, chosen)
@@ -127,11 +135,14 @@ def _has_cells(source: Source, sheet: Sheet) -> bool:
 class _Emitter:
     """Writes the facts and the bad rows of one list."""
 
-    def __init__(self, config: Config, run_id: str, told: Told, facts: IO[bytes], bad: IO[bytes]) -> None:
+    def __init__(
+        self, config: Config, run_id: str, told: Told, *,
+        facts: IO[bytes], bad: IO[bytes], skipped: IO[bytes],
+    ) -> None:  # fmt: skip
         self._config = config
         self._run_id = run_id
         self._told = told
-        self._facts, self._bad = facts, bad
+        self._facts, self._bad, self._skipped = facts, bad, skipped
         self._rules = Rules(config)
         self._by_warehouse = "warehouse" in config.key
         self._keys: set[Any] = set()
@@ -149,11 +160,13 @@ class _Emitter:
             found = self._header(source, sheet, rows)
             names = None
         reader = SheetRows(self._rules, found, category, tally=self._told.tally)
-        for number, row, what in reader.read(rows):
+        for number, what in reader.read(rows):
             if isinstance(what, Bad):
                 self._refuse(number, category, what)
+            elif isinstance(what, Skipped):
+                self._pass_over(number, category, what)
             else:
-                self._take(number, row, category, what)
+                self._take(number, category, what)
         missing = set(names.missing() if names else found.missing)
         self._missing = missing if self._missing is None else self._missing & missing
 
@@ -170,16 +183,17 @@ class _Emitter:
         source.keep_zeros(sheet, {at for at in codes if at is not None})
         return found
 
-    def _take(self, number: int, row: list[Any], category: str, facts: list[Fact]) -> None:
+    def _take(self, number: int, category: str, facts: list[Fact]) -> None:
         keys = [self._key(fact) for fact in facts]
         if self._config.duplicates == "sum":
             for key, fact in zip(keys, facts, strict=True):
                 self._add(key, fact)
         elif any(key in self._keys for key in keys):
             if self._config.duplicates == "first":
-                self._told.tally.skipped["DUPLICATE_ROW"] += 1
+                self._pass_over(number, category, Skipped("DUPLICATE_ROW", facts[0].payload["sku"]))
             else:
-                self._refuse(number, category, Bad("DUPLICATE_KEY", "sku", str(facts[0].payload["sku"])))
+                sku = str(facts[0].payload["sku"])
+                self._refuse(number, category, Bad("DUPLICATE_KEY", "sku", sku, sku))
             return
         else:
             self._keys.update(keys)
@@ -202,8 +216,16 @@ class _Emitter:
         line = {
             "run_id": self._run_id, "supplier": self._config.supplier, "category_key": category,
             "row_number": number, "reason_code": bad.code, "column": bad.column, "raw": bad.raw,
+            "sku": bad.sku,
         }  # fmt: skip
         self._bad.write(orjson.dumps(line) + b"\n")
+
+    def _pass_over(self, number: int, category: str, skipped: Skipped) -> None:
+        self._told.tally.skipped[skipped.code] += 1
+        line = {
+            "category_key": category, "row_number": number, "reason_code": skipped.code, "sku": skipped.sku,
+        }  # fmt: skip
+        self._skipped.write(orjson.dumps(line) + b"\n")
 
     def _write(self, fact: Fact) -> None:
         # RFC 8785, since the payload holds nothing but texts, whole numbers, truth values and null.

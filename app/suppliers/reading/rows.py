@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.suppliers.config import Config, Extra
@@ -46,6 +46,15 @@ class Bad:
     code: str
     column: str
     raw: str
+    sku: str | None = None  # where the row has a code
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A row with goods that is no fact all the same: the code, and the goods."""
+
+    code: str
+    sku: str
 
 
 @dataclass(slots=True)
@@ -133,8 +142,8 @@ class SheetRows:
                 found.append(self._columns[name])
         return found
 
-    def read(self, rows: Iterator[Row]) -> Iterator[tuple[int, list[Any], list[Fact] | Bad]]:
-        """Each row that is data, with its facts or why it has none; the others are counted.
+    def read(self, rows: Iterator[Row]) -> Iterator[tuple[int, list[Fact] | Bad | Skipped]]:
+        """Each row that names goods, with its facts or why it has none; the others are counted.
 
         White rows after the last one that shows something are no rows at all.
         """
@@ -151,11 +160,10 @@ class SheetRows:
             blank = 0
             code = self._no_data(row, first=first)
             first = False
-            found = self._facts(number, row) if code is None else code
-            if isinstance(found, str):
-                self._tally.skipped[found] += 1
+            if code is None:
+                yield number, self._facts(number, row)
             else:
-                yield number, row, found
+                self._tally.skipped[code] += 1
 
     def _no_data(self, row: list[Any], *, first: bool) -> str | None:
         if first and _is_numbering(row):
@@ -170,7 +178,7 @@ class SheetRows:
 
     # -- the fields of a row
 
-    def _facts(self, number: int, row: list[Any]) -> list[Fact] | Bad | str:
+    def _facts(self, number: int, row: list[Any]) -> list[Fact] | Bad | Skipped:
         rules, columns = self._rules, self._columns
         sku = rules.sku.of(self._cell(row, "sku"))
         if type(sku) is not str:
@@ -178,13 +186,15 @@ class SheetRows:
         price = rules.price.of(self._cell(row, "price"))
         if type(price) is not Price:
             if price is cells.ON_REQUEST:
-                return "PRICE_ON_REQUEST"
-            return self._bad(price, row, "price")
+                return Skipped("PRICE_ON_REQUEST", sku)
+            return self._bad(price, row, "price", sku)
         stocks = self._stocks(row)
-        if not isinstance(stocks, list):
-            return stocks
+        if isinstance(stocks, Bad):
+            return replace(stocks, sku=sku)
+        if not stocks:
+            return Skipped("NO_STOCK", sku)
         if (at := columns.get("currency")) is not None and not self._is_agreed(row[at]):
-            return self._bad(Fault("CURRENCY_MISMATCH"), row, "currency")
+            return self._bad(Fault("CURRENCY_MISMATCH"), row, "currency", sku)
         self._tally.rounded += price.rounded
         common = self._common(row, sku, price)
         return [Fact(number, self._category, {**common, **stock}) for stock in stocks]
@@ -197,7 +207,7 @@ class SheetRows:
     def _is_agreed(self, cell: Any) -> bool:
         return folded(cells.shown(cell)) == self._rules.currency
 
-    def _stocks(self, row: list[Any]) -> list[dict[str, Any]] | Bad | str:
+    def _stocks(self, row: list[Any]) -> list[dict[str, Any]] | Bad:
         """The stock of the row, for each warehouse that has a figure."""
         if self._rules.config.columns.qty.warehouses:
             return self._by_warehouse(row)
@@ -205,7 +215,7 @@ class SheetRows:
         if isinstance(stock, Bad):
             return stock
         if stock is None:
-            return "NO_STOCK"
+            return []
         found = _figures(stock)
         if (at := self._columns.get("warehouse")) is not None:
             warehouse = self._rules.text.of(row[at])
@@ -214,7 +224,7 @@ class SheetRows:
             found["warehouse"] = warehouse
         return [found]
 
-    def _by_warehouse(self, row: list[Any]) -> list[dict[str, Any]] | Bad | str:
+    def _by_warehouse(self, row: list[Any]) -> list[dict[str, Any]] | Bad:
         found = []
         for at, warehouse in self._warehouses:
             stock = self._stock(row, at)
@@ -222,7 +232,7 @@ class SheetRows:
                 return stock
             if stock is not None:
                 found.append({**_figures(stock), "warehouse": warehouse})
-        return found or "NO_STOCK"
+        return found
 
     def _stock(self, row: list[Any], at: int | None) -> Stock | Bad | None:
         cell = row[at] if at is not None else None
@@ -247,8 +257,8 @@ class SheetRows:
             found[key] = None if at is None else rule.of(row[at])
         return found
 
-    def _bad(self, fault: Fault, row: list[Any], column: str) -> Bad:
-        return Bad(fault.code, column, _raw(row[self._columns[column]]))
+    def _bad(self, fault: Fault, row: list[Any], column: str, sku: str | None = None) -> Bad:
+        return Bad(fault.code, column, _raw(row[self._columns[column]]), sku)
 
 
 def _raw(cell: Any) -> str:
