@@ -86,6 +86,10 @@ WARNINGS = {
     "more_pages": "The file is one page of several: the platform says that more rows follow.",
     "totals_mismatch": "The file's own total is {file_total}, but its rows add up to {row_sum}.",
     "negative_spend": "Some amounts spent are negative (credits). They are taken as they are.",
+    "spend_missing": (
+        "No column of the file is known as the spend, so these rows bring none. Is the platform right?"
+    ),
+    "other_platform": "The names of its columns fit a report of another platform better.",
     "merged_without_ids": (
         "Rows of the same names and day were added up, since the file has no ids to tell them apart."
     ),

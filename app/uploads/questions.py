@@ -25,6 +25,11 @@ def clients(conn: Connection) -> list[Any]:
     return list(_sql.clients(conn, limit=MOST))
 
 
+def readings(conn: Connection, upload_id: UUID) -> list[Any]:
+    """The upload and all others of its content and client, oldest first."""
+    return list(_sql.readings(conn, upload_id=upload_id, limit=MOST))
+
+
 def promotion_errors(conn: Connection, upload: Any) -> dict[str, int]:
     """For each reason the number of rows that failed promotion; empty once staging is cleaned up."""
     if upload.staged_on is None or not upload.failed_rows:

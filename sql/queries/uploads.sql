@@ -720,6 +720,16 @@ GROUP BY client_id
 ORDER BY last_upload_at DESC
 LIMIT :limit;
 
+-- name: readings
+-- Uploads of the same content for the same client, whatever was said about them, oldest first.
+SELECT o.id, o.status, o.created_at, o.platform, o.currency, o.date_order, o.decimal_mark, o.error_code
+FROM data_uploads u
+JOIN data_uploads o ON o.workspace_id = u.workspace_id AND o.sha256 = u.sha256
+    AND o.client_id IS NOT DISTINCT FROM u.client_id
+WHERE u.id = :upload_id
+ORDER BY o.created_at
+LIMIT :limit;
+
 -- name: promotion_errors
 -- For each reason the number of valid rows of an upload that are not in production for it.
 SELECT promotion_error AS code, count(*) AS rows

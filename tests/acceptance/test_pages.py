@@ -74,8 +74,11 @@ def test_a_report_is_uploaded_and_watched_until_it_is_completed(analyst: Visit) 
     analyst.page.evaluate("window.sameDocument = true")
     assert analyst.ended() == "Completed"
     assert analyst.page.evaluate("window.sameDocument"), "the page was loaded again"
-    expect(analyst.page.locator(".callout h2")).to_have_text("All rows are in your data")
-    assert analyst.page.evaluate("document.activeElement.textContent") == "All rows are in your data"
+    expect(analyst.page.locator(".callout h2")).to_have_text("All 20,000 rows of the file are in your data")
+    assert (
+        analyst.page.evaluate("document.activeElement.textContent")
+        == "All 20,000 rows of the file are in your data"
+    )
     assert analyst.tile("In your data") == "20,000"
 
     (frames,) = sockets
@@ -105,11 +108,11 @@ def test_a_report_with_mistakes_is_understood_mended_and_completed(analyst: Visi
     ]
 
     analyst.follow("text=Take the 26 valid rows")
-    assert analyst.ended() == "Completed"
+    assert analyst.ended() == "Completed, 3 rejected"
     assert (analyst.tile("In your data"), analyst.tile("Rejected")) == ("26", "3")
 
     name, content = downloaded(analyst, "a:text-is('Download the rejected rows')")
-    assert name.startswith("rejected-") and name.endswith(".csv")
+    assert name == "en_just_under_90_percent-rejected.csv"
     mend = {"6": {"Clicks (destination)": "3"}, "13": {"Cost": "10.00"}, "22": {"Date": "2025-03-21"}}
     page.click("text=Upload the fixed rows")
     assert page.input_value("#currency") == "USD" and page.input_value("#platform") == "tiktok"
@@ -118,7 +121,7 @@ def test_a_report_with_mistakes_is_understood_mended_and_completed(analyst: Visi
     assert analyst.ended() == "Completed"
     assert (analyst.tile("In your data"), analyst.tile("Rejected")) == ("3", "0")
     name, original = downloaded(analyst, "a:text-is('Original file')")
-    assert b"reason" in original and name.startswith("rejected-")
+    assert b"reason" in original and name == "en_just_under_90_percent-rejected.csv"
 
 
 def test_a_missing_currency_is_given_on_the_page_of_the_failure(analyst: Visit) -> None:
@@ -152,7 +155,7 @@ def test_mended_rows_are_read_as_the_whole_file_was(analyst: Visit) -> None:
     days = [f"{day:02}/03/2025;Frühling;101;100;1,50" for day in range(10, 30)]
     file = "\n".join([header, *days, "03/04/2025;Sommer;102;viele;1.250"]).encode()
     analyst.upload(("maerz.csv", file), platform="meta")
-    assert analyst.ended() == "Completed"
+    assert analyst.ended() == "Completed, 1 rejected"
     name, content = downloaded(analyst, "a:text-is('Download the rejected rows')")
     analyst.page.click("text=Upload the fixed rows")
     fixed = mended(content.decode(), {"22": {"Impressions": "70"}})
@@ -194,6 +197,68 @@ def test_several_files_are_sent_one_by_one_and_each_says_what_became_of_it(analy
     expect(page.locator("button[value=upload]")).to_have_text("Upload")  # the refused one is left
 
 
+def test_several_files_go_into_one_new_workspace(analyst: Visit) -> None:
+    page = analyst.page
+    page.goto(f"{analyst.url}/")
+    analyst.choose(("one.csv", GOOD), ("two.csv", GOOD.replace(b"05-0", b"06-0")))
+    expect(page.locator(".file-note", has_text="Meta Ads")).to_have_count(2)
+    page.select_option("#into", "new")
+    page.click("button[value=upload]")
+    expect(page.locator(".file-note", has_text="2 rows in your data")).to_have_count(2, timeout=SECONDS)
+    page.click("text=Open >> nth=0")
+    page.click("text=Uploads >> nth=0")
+    expect(page.locator("table.list tbody tr")).to_have_count(2)
+
+
+def test_an_upload_that_was_taken_in_part_says_so_wherever_it_is_named(analyst: Visit) -> None:
+    page = analyst.page
+    rows = "".join(f"2025-05-{day:02},Spring,101,100,10,1.50\n" for day in range(1, 20))
+    content = f"{HEADER}\n{rows}2025-05-20,Spring,101,many,10,1.50\n".encode()
+    analyst.goto("/")
+    analyst.choose(("part.csv", content), ("whole.csv", GOOD))
+    page.click("button[value=upload]")
+    expect(page.locator(".file-note", has_text="1 rejected")).to_have_count(1, timeout=SECONDS)
+    for path in ("/", "/uploads"):
+        analyst.goto(path)
+        expect(page.locator(".badge.warn")).to_have_text("Completed, 1 rejected")
+
+
+def test_the_valid_rows_are_taken_before_the_rejected_ones_are_mended(analyst: Visit) -> None:
+    """Who mends the rejected rows of a file that was not taken would have these alone."""
+    analyst.upload(BROKEN, currency="USD")
+    assert analyst.ended() == "Failed"
+    buttons = analyst.page.locator(".callout button, .callout .button").all_inner_texts()
+    assert buttons == ["Take the 26 valid rows", "Upload the whole file, fixed"]
+    failed = analyst.page.url
+    analyst.follow("text=Take the 26 valid rows")
+    assert analyst.ended().startswith("Completed")
+    analyst.page.goto(failed)
+    assert analyst.page.locator(".callout form").count() == 0
+    expect(analyst.page.locator(".note")).to_contain_text("taken later")
+
+
+def test_the_report_of_another_platform_is_doubted_when_it_is_taken(analyst: Visit) -> None:
+    wrong = f"{HEADER.replace('Campaign name', 'Campaign')}\n2025-05-01,Spring,101,100,10,1.50\n".encode()
+    analyst.goto("/")
+    analyst.choose(("wrong.csv", wrong))
+    analyst.page.select_option(".file select", "google")
+    analyst.page.fill("#currency", "USD")
+    analyst.follow("button[value=upload]")
+    assert analyst.ended() == "Completed"
+    expect(analyst.page.locator(".callout.warn")).to_contain_text("No spend")
+
+
+def test_a_form_that_is_refused_leads_back_to_its_page(without_scripts: Visit) -> None:
+    without_scripts.upload(CORPUS / "tiktok" / "en_currency_missing.csv")
+    assert without_scripts.ended() == "Failed"
+    page = without_scripts.page
+    asked = page.url
+    page.fill("#again-currency", "dol")
+    page.click("text=Read it in this currency")
+    page.click("text=Back, to correct it")
+    assert page.url == asked
+
+
 def test_a_file_that_is_dropped_on_the_page_is_chosen(analyst: Visit) -> None:
     page = analyst.goto("/")
     data = page.evaluate_handle(
@@ -232,7 +297,7 @@ def test_a_check_explains_the_rows_stores_nothing_and_the_file_can_be_uploaded_t
     page.click("[aria-label='Check en_just_under_90_percent.csv']")
     expect(page.locator(".file-result .badge")).to_contain_text("with rejected rows", timeout=SECONDS)
     analyst.follow("button[value=upload]")
-    assert analyst.ended() == "Completed"
+    assert analyst.ended() == "Completed, 3 rejected"
 
 
 # -- without scripts
@@ -273,6 +338,7 @@ def test_without_scripts_a_failed_upload_is_requeued_with_a_reason(without_scrip
     page = without_scripts.page
     without_scripts.upload(CORPUS / "tiktok" / "en_currency_missing.csv")
     assert without_scripts.ended() == "Failed"
+    page.click("summary:text-is('Requeue')")
     page.fill("#reason", "the <disk> was full")
     without_scripts.follow("button:text-is('Requeue')")
     assert without_scripts.ended() == "Failed"
@@ -539,6 +605,7 @@ def test_an_error_is_a_page_for_people_and_a_problem_for_programs(
 def test_the_log_tells_who_did_what_to_an_upload(analyst: Visit) -> None:
     upload = analyst.upload(("mistake.csv", GOOD.replace(b"100", b"many").replace(b"200", b"more")))
     assert analyst.ended() == "Failed"
+    analyst.page.click("summary:text-is('Requeue')")
     analyst.page.fill("[name=reason]", "<b>once more</b>")
     analyst.follow("form[action$=requeue] button")
     analyst.ended()

@@ -165,7 +165,7 @@ def _answer(
     outcomes: tuple[Outcome, ...], workspace_id: UUID, *, checks: bool
 ) -> flask.typing.ResponseReturnValue:
     if not site.wants_page():
-        return flask.jsonify({"files": [_as_json(outcome) for outcome in outcomes]})
+        return flask.jsonify({"files": [_as_json(outcome, workspace_id) for outcome in outcomes]})
     if checks and flask.request.headers.get("X-Part") == "result":
         return flask.render_template("pages/checked_part.html", outcomes=outcomes)
     if len(outcomes) == 1 and (upload_id := outcomes[0].upload_id):
@@ -177,12 +177,13 @@ def _answer(
     return site.render("handed_in.html", site.place(workspace_id), outcomes=outcomes)
 
 
-def _as_json(outcome: Outcome) -> dict[str, Any]:
+def _as_json(outcome: Outcome, workspace_id: UUID) -> dict[str, Any]:
     url = outcome.upload_id and flask.url_for("pages.show", upload_id=outcome.upload_id)
     return {
         "filename": outcome.filename,
         "platform": outcome.platform,
         "upload_id": outcome.upload_id,
+        "workspace_id": workspace_id,
         "duplicate_of": outcome.duplicate_of,
         "url": url,
         "code": outcome.code,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
@@ -67,6 +69,7 @@ def show(upload_id: UUID) -> str:
         history = store.upload_history(conn, upload_id)
         rows = list(store.rejected_rows(conn, upload, after_row=after_row, limit=REJECTED_ROWS + 1))
         unsaved = questions.promotion_errors(conn, upload)
+        readings = questions.readings(conn, upload_id)
     found = {**answers.summary(upload), **answers.details(upload, history)}
     found["errors"] = [answers.rejected(row) for row in rows[:REJECTED_ROWS]]
     return site.render(
@@ -77,6 +80,8 @@ def show(upload_id: UUID) -> str:
         history=history,
         columns=answers.columns(upload.report),
         unsaved=unsaved,
+        taken_before=_taken(reading for reading in readings if reading.created_at < upload.created_at),
+        taken_later=_taken(reading for reading in readings if reading.created_at > upload.created_at),
         progress=passed,
         terminal=upload.status in progress.TERMINAL,
         after=rows[REJECTED_ROWS - 1].row_index if len(rows) > REJECTED_ROWS else None,
@@ -87,6 +92,11 @@ def show(upload_id: UUID) -> str:
     )
 
 
+def _taken(readings: Iterable[Any]) -> Any:
+    """The last of these readings of one file that did not fail; None when all did."""
+    return next((reading for reading in reversed(list(readings)) if reading.status != "failed"), None)
+
+
 @blueprint.get("/uploads/<uuid:upload_id>/rejected.csv")
 def download_rejected(upload_id: UUID) -> flask.Response:
     """The rejected rows as a file to fix and upload again."""
@@ -95,8 +105,13 @@ def download_rejected(upload_id: UUID) -> flask.Response:
         upload = store.get_upload(conn, upload_id)
     content = answers.errors_csv(site.services(), workspace_id, upload)
     response = flask.Response(content, mimetype="text/csv")
-    response.headers.set("Content-Disposition", "attachment", filename=f"rejected-{upload_id}.csv")
+    stem = PurePath(_harmless(upload.filename or str(upload_id))).stem
+    _attach(response, f"{stem}-rejected.csv")
     return response
+
+
+def _attach(response: flask.Response, name: str) -> None:
+    response.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
 
 
 @blueprint.get("/uploads/<uuid:upload_id>/original")
@@ -107,8 +122,7 @@ def download_original(upload_id: UUID) -> flask.Response:
         upload = store.get_upload(conn, upload_id)
     content = answers.original(site.services(), upload)
     response = flask.Response(content, mimetype="application/octet-stream")
-    name = quote(_harmless(upload.filename or str(upload_id)), safe="")
-    response.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{name}"
+    _attach(response, _harmless(upload.filename or str(upload_id)))
     return response
 
 

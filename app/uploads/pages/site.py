@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import flask
@@ -93,8 +94,17 @@ def error_page(status: int, code: str, sentence: str) -> flask.Response:
         title=words.file(code).title if code in words.FILES else words.plain(code),
         sentence=sentence,
         todo=words.FILES[code].todo if code in words.FILES else WHAT_TO_DO.get(status, ""),
+        back=_page_of_form(),
     )
     return flask.Response(text, status=status)
+
+
+def _page_of_form() -> str | None:
+    """The page whose form led here, as a path of this site; None when there was no form."""
+    came_from = urlsplit(flask.request.referrer or "")
+    if flask.request.method != "POST" or came_from.netloc != flask.request.host:
+        return None
+    return came_from.path + (f"?{came_from.query}" if came_from.query else "")
 
 
 @blueprint.after_request

@@ -62,7 +62,7 @@ FILES = {
     "file_too_large": Advice("The file is too large"),
     "undecodable_text": Advice("The text is damaged"),
     "unknown_header": Advice(
-        "No column names were found",
+        "No row of column names can be used",
         "Check that the platform is right. The templates show which columns are known.",
     ),
     "ambiguous_column": Advice("One column stands twice, and differs"),
@@ -191,6 +191,8 @@ WARNING_TITLES = {
     "more_pages": "Not the whole report",
     "totals_mismatch": "Totals differ",
     "negative_spend": "Credits in the spend",
+    "spend_missing": "No spend",
+    "other_platform": "Another platform’s report?",
     "merged_without_ids": "Rows were added up",
     "future_date": "Days in the future",
     "reference_missing": "Ads without their ad set",

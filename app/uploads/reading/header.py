@@ -103,6 +103,18 @@ def count_known(platform: str, record: list[str]) -> int:
     return sum(1 for name in record if aliases.lookup(platform, aliases.header(name)))
 
 
+def fits_another_better(platform: str, columns: tuple[Column, ...]) -> bool:
+    """Whether clearly more of the columns are known by the names of another platform."""
+    names = [column.header for column in columns]
+    known = {
+        other: sum(1 for column in name_columns(other, names) if column.field) for other in aliases.table()
+    }
+    return any(known[other] >= known[platform] + CLEARLY_MORE for other in known if other != platform)
+
+
+CLEARLY_MORE = 2
+
+
 def other_platforms(platform: str, lines: list[str]) -> list[str]:
     """Platforms whose report this may be instead."""
     return [other for other in aliases.table() if other != platform and find(other, lines)]

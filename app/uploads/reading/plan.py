@@ -136,6 +136,7 @@ def _csv_shape(plan: Plan, file: BinaryIO) -> Plan:
         header_record=found.record,
         columns=found.columns,
         preamble=found.preamble,
+        warnings=("other_platform",) if header.fits_another_better(plan.platform, found.columns) else (),
     )
 
 
@@ -217,13 +218,19 @@ def _decide(plan: Plan, file: BinaryIO, declared: Declared) -> Plan:
     found = tuple(sorted(evidence.currencies)) or ((suffix,) if suffix else ())
     currency = suffix or declared.currency
     if evidence.any_record and not found and not currency:
-        raise errors.FileRefused(file_sentence("currency_missing"), code="currency_missing")
+        sentence = file_sentence("currency_missing")
+        if "other_platform" in plan.warnings:
+            sentence += " Or is it a report of another platform? Its columns fit one better."
+        raise errors.FileRefused(sentence, code="currency_missing")
+    has_spend = any(plan.all_of(name) for name in ("spend", "spend_micros"))
+    warnings = plan.warnings if has_spend or not evidence.any_record else (*plan.warnings, "spend_missing")
     return replace(
         plan,
         decimal_mark=declared.decimal_mark or _decimal_mark(plan, evidence),
         date_order=declared.date_order or _date_order(evidence),
         currency=currency,
         currency_found=found,
+        warnings=warnings,
     )
 
 

@@ -41,6 +41,7 @@ function handingIn(form) {
   const check = form.querySelector("button[value=check]");
   const files = [];
   let busy = false;
+  let made = ""; // the new workspace, once the first file is in it
 
   function show() {
     title.hidden = files.length === 0;
@@ -130,6 +131,7 @@ function handingIn(form) {
     body.delete("platform");
     body.set("platform", entry.select.value);
     body.set("action", action);
+    if (made && body.get("workspace_id") === "new") body.set("workspace_id", made); // all files into one
     if (action === "upload") body.set("idempotency_key", entry.key);
     body.append("file", entry.file, entry.file.name);
     return body;
@@ -178,6 +180,7 @@ function handingIn(form) {
     try { answer = JSON.parse(request.responseText); } catch { /* not ours: a proxy's page */ }
     const file = (answer.files || [])[0] || {};
     if (file.url) {
+      made = file.workspace_id;
       entry.url = file.url;
       entry.progress = `/v1/uploads/${file.upload_id}/progress`;
       entry.element.querySelector(".file-actions").replaceChildren();
@@ -217,7 +220,10 @@ function handingIn(form) {
         if (found.terminal) {
           const ends = { completed: ["Completed", "good"], partial: ["Partly completed", "bad"], failed: ["Failed: open it to see why", "bad"] };
           const [text, tone] = ends[found.status];
-          note(entry, found.status === "failed" ? text : `${text}, ${rows}.`, tone);
+          const rejected = found.total_rows - found.valid_rows;
+          if (found.status === "failed") note(entry, text, tone);
+          else if (rejected) note(entry, `${text}, ${rows}, ${thousands.format(rejected)} rejected: open it to fix them.`, "bad");
+          else note(entry, `${text}, ${rows}.`, tone);
           said.textContent = `${entry.file.name}: ${entry.note.textContent}`;
           return;
         }
