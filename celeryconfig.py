@@ -11,6 +11,9 @@ task_routes = {
     "uploads.audit": {"queue": "events"},
     "uploads.deliver": {"queue": "webhooks"},  # not "events": a slow receiver must not hold up the relay
     "uploads.cleanup": {"queue": "cleanup"},
+    "suppliers.scan": {"queue": "intake"},
+    "suppliers.run": {"queue": "suppliers"},  # a long list must not hold up anything else
+    "suppliers.expire": {"queue": "suppliers"},
 }
 
 # The row in PostgreSQL is the truth; a message is a hint, and its loss is repaired by the sweep.
@@ -56,5 +59,7 @@ beat_schedule = {
     "relay": {"task": "uploads.relay", "schedule": 5.0, "options": {"expires": 10}},
     "audit": {"task": "uploads.audit", "schedule": 5.0, "options": {"expires": 10}},
     "cleanup": {"task": "uploads.cleanup", "schedule": 3600.0, "options": {"expires": 3000}},
+    "scan-inboxes": {"task": "suppliers.scan", "schedule": 10.0, "options": {"expires": 10}},
+    "expire-supplier-files": {"task": "suppliers.expire", "schedule": 3600.0, "options": {"expires": 3000}},
 }
 timezone = "UTC"

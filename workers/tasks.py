@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from app.suppliers import retention, watch
 from app.uploads import cleanup, drop, events, parse, promote, work
 from app.uploads.webhooks import deliver
-from workers.fleet import app, current
+from workers.fleet import app, current, suppliers
 
 
 @app.task(name="uploads.scan_drop")
@@ -47,3 +48,21 @@ def deliver_webhooks() -> None:
 def clean_up() -> None:
     """Expired staging and old webhook deliveries are gone."""
     cleanup.clean_up(current)
+
+
+@app.task(name="suppliers.scan")
+def scan_inboxes() -> None:
+    """A hint is on its way for each supplier whose list waits, and the metrics know every age."""
+    watch.scan(suppliers, current.dispatch)
+
+
+@app.task(name="suppliers.run")
+def run_next_supplier() -> None:
+    """One supplier whose list waits has had its run."""
+    watch.run_next(suppliers)
+
+
+@app.task(name="suppliers.expire")
+def expire_supplier_files() -> None:
+    """Nothing of the suppliers' files is kept beyond its time."""
+    retention.expire_all(suppliers)

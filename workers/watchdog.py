@@ -21,8 +21,8 @@ log = logs.get(__name__)
 DEAF_SECONDS = 15.0
 """For so long messages wait and none is taken: three times the broker's health check."""
 
-LONG_TASK_SECONDS = 300.0
-"""As long may a task take that holds no upload, such as a cleanup."""
+LONG_TASK_SECONDS = 900.0
+"""As long may a task take that holds no upload, such as a cleanup or the reading of a supplier's list."""
 
 GRACE_SECONDS = 8.0
 """After so long a process that does not end when asked to is ended."""

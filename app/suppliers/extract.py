@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,16 +31,27 @@ def extract(
     `previous` are the facts that are published now. SupplierFailure when the list cannot be read, also
     when the reading process dies, takes too long or too much memory.
     """
-    job = pickle.dumps(Job(source, into, config, run_id, previous, limits))
+    try:
+        return _read(Job(source, into, config, run_id, previous, limits))
+    except SupplierFailure:
+        # What was read up to there is a part, and would be taken for the whole.
+        for name in ("facts.ndjson", "bad.ndjson"):
+            (into / name).unlink(missing_ok=True)
+        shutil.rmtree(into / "diag", ignore_errors=True)
+        raise
+
+
+def _read(job: Job) -> Extracted:
     child = subprocess.Popen(
         [sys.executable, "-m", "app.suppliers.reading.job"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
         env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     )  # fmt: skip
+    seconds = job.limits.seconds
     try:
-        out, _ = child.communicate(job, timeout=limits.seconds)
+        out, _ = child.communicate(pickle.dumps(job), timeout=seconds)
     except subprocess.TimeoutExpired:
-        raise SupplierFailure("READER_TIMEOUT", stage="gate", seconds=int(limits.seconds)) from None
+        raise SupplierFailure("READER_TIMEOUT", stage="gate", seconds=int(seconds)) from None
     finally:
         _end(child)
     return _answer(out, child.returncode)

@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from app.adapters import logs, metrics
+from app.adapters.dispatch import Dispatch
 from app.kernel import errors
 from app.suppliers import config, inbox, run
 from app.suppliers.failures import SupplierFailure
@@ -14,6 +15,16 @@ from app.suppliers.locks import Busy
 from app.suppliers.services import Services
 
 log = logs.get(__name__)
+
+
+RUN_TASK = "suppliers.run"
+
+
+def scan(services: Services, dispatch: Dispatch) -> None:
+    """There is a hint for each supplier that waits. It carries no name: the inboxes are the truth."""
+    for _ in waiting(services):
+        dispatch.send(RUN_TASK)
+    measure(services)
 
 
 def waiting(services: Services) -> list[str]:
