@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from app import cli_keys, cli_operations, cli_suppliers
-from app.adapters import database, migrations
+from app.adapters import database, logs, migrations
 from app.adapters.settings import Settings
 from app.client import TERMINAL, Client, RequestRefused, Unreachable
 from app.kernel import errors
@@ -35,6 +35,7 @@ POLL_SECONDS = 0.3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     options = _parser().parse_args(arguments)
+    logs.configure("cli", level="WARNING")  # what a command has to say, it says itself
     run: Callable[[argparse.Namespace], int] = options.run
     try:
         return run(options)

@@ -24,7 +24,8 @@ def configure(process: str, level: str = "INFO") -> None:
             structlog.processors.JSONRenderer(ensure_ascii=False, default=str),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level)),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        # The stream of this moment: whoever redirects it later means the lines, too.
+        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(process=process)

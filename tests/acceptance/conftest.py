@@ -141,6 +141,7 @@ def environment(dsn: str, broker_url: str, data: Path) -> dict[str, str]:
         "HEADWORKS_FLOWER_PORT": str(embedded.free_port()),
         "HEADWORKS_DROP_STABLE_SECONDS": "0.5",
         "HEADWORKS_WEBHOOKS_TO_LOOPBACK": "on",
+        "HEADWORKS_SUPPLIER_CONFIGS_DIR": str(data / "supplier configs"),
         "FLOWER_BASIC_AUTH": "tests:tests",
         "PROMETHEUS_MULTIPROC_DIR": str(data / "metrics"),
     }
