@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import orjson
 
@@ -16,8 +16,10 @@ from app.suppliers.config import Config
 from app.suppliers.config import Sheet as Configured
 from app.suppliers.reading import cells, header
 from app.suppliers.reading.names import folded
-from app.suppliers.reading.rows import Bad, Fact, Rules, SheetRows, Skipped, Tally
+from app.suppliers.reading.payloads import Fact
+from app.suppliers.reading.rows import Bad, Rules, SheetRows, Skipped, Tally
 from app.suppliers.reading.sheets import KeyedRow, Row, Sheet, Source, refused
+from app.suppliers.reading.sums import Sums
 
 
 @dataclass(slots=True)
@@ -25,18 +27,22 @@ class Told:
     """What is known of a list once it is read."""
 
     tally: Tally = field(default_factory=Tally)
-    facts: int = 0
-    skus: set[str] = field(default_factory=set)
-    row_ids: list[bytes] = field(default_factory=list)
+    skus: set[bytes] = field(default_factory=set)  # as they are spelled in a payload
+    row_ids: list[str] = field(default_factory=list)
     categories: Counter[str] = field(default_factory=Counter)
     alerts: list[tuple[str, str]] = field(default_factory=list)  # code and subject
     sheets: list[str] = field(default_factory=list)
 
+    @property
+    def facts(self) -> int:
+        return len(self.row_ids)
+
     def content_sha256(self) -> str:
         """One hash of all facts, in whatever order and under whatever run they came."""
         digest = hashlib.sha256()
-        for row_id in sorted(self.row_ids):
-            digest.update(row_id.hex().encode() + b"\n")
+        self.row_ids.sort()
+        for start in range(0, len(self.row_ids), 10_000):
+            digest.update("".join(f"{row_id}\n" for row_id in self.row_ids[start : start + 10_000]).encode())
         return digest.hexdigest()
 
 
@@ -52,7 +58,8 @@ def emit(source: Source, config: Config, *, into: Path, run_id: str) -> Told:
         (into / "bad.ndjson").open("wb") as bad,
         (into / "diag" / "skipped.ndjson").open("wb") as skipped,
     ):
-        emitter = _Emitter(config, run_id, told, facts=facts, bad=bad, skipped=skipped)
+        sums = Sums(into) if config.duplicates == "sum" else None
+        emitter = _Emitter(config, run_id, told, facts=facts, bad=bad, skipped=skipped, sums=sums)
         for sheet, chosen in _chosen(source, config, told):
             told.sheets.append(sheet.name)
             emitter.sheet(source, sheet, chosen)
@@ -137,7 +144,7 @@ class _Emitter:
 
     def __init__(
         self, config: Config, run_id: str, told: Told, *,
-        facts: IO[bytes], bad: IO[bytes], skipped: IO[bytes],
+        facts: IO[bytes], bad: IO[bytes], skipped: IO[bytes], sums: Sums | None,
     ) -> None:  # fmt: skip
         self._config = config
         self._run_id = run_id
@@ -145,8 +152,9 @@ class _Emitter:
         self._facts, self._bad, self._skipped = facts, bad, skipped
         self._rules = Rules(config)
         self._by_warehouse = "warehouse" in config.key
-        self._keys: set[Any] = set()
-        self._sums: dict[Any, Fact] = {}  # where repeated keys are added up, until the end
+        # Where a code is the key, the codes that were seen are the keys that were seen.
+        self._keys: set[bytes] = set() if self._by_warehouse else told.skus
+        self._sums = sums
         self._missing: set[str] | None = None  # optional columns that no sheet had so far
 
     def sheet(self, source: Source, sheet: Sheet, category: str) -> None:
@@ -159,7 +167,7 @@ class _Emitter:
             rows = iter(source.rows(sheet))
             found = self._header(source, sheet, rows)
             names = None
-        reader = SheetRows(self._rules, found, category, tally=self._told.tally)
+        reader = SheetRows(self._rules, found, tally=self._told.tally)
         for number, what in reader.read(rows):
             if isinstance(what, Bad):
                 self._refuse(number, category, what)
@@ -184,32 +192,22 @@ class _Emitter:
         return found
 
     def _take(self, number: int, category: str, facts: list[Fact]) -> None:
-        keys = [self._key(fact) for fact in facts]
-        if self._config.duplicates == "sum":
-            for key, fact in zip(keys, facts, strict=True):
-                self._add(key, fact)
-        elif any(key in self._keys for key in keys):
+        keys = [fact.sku + fact.warehouse if self._by_warehouse else fact.sku for fact in facts]
+        if self._sums:
+            if not self._sums.add(keys, facts, number=number, category=category):
+                sku = orjson.loads(facts[0].sku)
+                return self._refuse(number, category, Bad("QTY_TOO_LARGE", "qty", "", sku))
+        elif not self._keys.isdisjoint(keys):
+            sku = orjson.loads(facts[0].sku)
             if self._config.duplicates == "first":
-                self._pass_over(number, category, Skipped("DUPLICATE_ROW", facts[0].payload["sku"]))
-            else:
-                sku = str(facts[0].payload["sku"])
-                self._refuse(number, category, Bad("DUPLICATE_KEY", "sku", sku, sku))
-            return
+                return self._pass_over(number, category, Skipped("DUPLICATE_ROW", sku))
+            return self._refuse(number, category, Bad("DUPLICATE_KEY", "sku", sku, sku))
         else:
             self._keys.update(keys)
             for fact in facts:
-                self._write(fact)
+                self._write(number, category, fact)
         self._told.tally.good += 1
-
-    def _key(self, fact: Fact) -> Any:
-        sku = fact.payload["sku"]
-        return (sku, fact.payload.get("warehouse")) if self._by_warehouse else sku
-
-    def _add(self, key: Any, fact: Fact) -> None:
-        first = self._sums.setdefault(key, fact)
-        if first is not fact:
-            first.payload["qty"] += fact.payload["qty"]
-            first.payload["qty_min"] = first.payload["qty_min"] or fact.payload["qty_min"]
+        return None
 
     def _refuse(self, number: int, category: str, bad: Bad) -> None:
         self._told.tally.bad[bad.code] += 1
@@ -227,28 +225,28 @@ class _Emitter:
         }  # fmt: skip
         self._skipped.write(orjson.dumps(line) + b"\n")
 
-    def _write(self, fact: Fact) -> None:
-        # RFC 8785, since the payload holds nothing but texts, whole numbers, truth values and null.
-        payload = orjson.dumps(fact.payload, option=orjson.OPT_SORT_KEYS)
-        row_id = hashlib.sha256(payload)
+    def _write(self, number: int, category: str, fact: Fact) -> None:
         told = self._told
-        told.row_ids.append(row_id.digest())
-        told.skus.add(fact.payload["sku"])
-        told.categories[fact.category_key] += 1
-        told.facts += 1
-        start = b'{"run_id":"%b","supplier":"%b","category_key":"%b",' % (
-            self._run_id.encode(), self._config.supplier.encode(), fact.category_key.encode(),
-        )  # fmt: skip
-        rest = b'"row_id":"%b","row_number":%d,"payload":%b}\n' % (
-            row_id.hexdigest().encode(), fact.row_number, payload,
-        )  # fmt: skip
-        self._facts.write(start + rest)
+        row_id = hashlib.sha256(fact.payload).hexdigest()
+        told.row_ids.append(row_id)
+        if self._by_warehouse:
+            told.skus.add(fact.sku)
+        told.categories[category] += 1
+        self._facts.write(
+            b'{"run_id":"%b","supplier":"%b","category_key":"%b","row_id":"%b","row_number":%d,"payload":%b}\n'
+            % (*self._start(category), row_id.encode(), number, fact.payload)
+        )
+
+    def _start(self, category: str) -> tuple[bytes, bytes, bytes]:
+        """What every fact of a sheet begins with; these names need no quoting."""
+        return self._run_id.encode(), self._config.supplier.encode(), category.encode()
 
     def finish(self) -> None:
         """Facts that were held back are written, and what no sheet had is told."""
         self._told.alerts += [("COLUMN_OPTIONAL_MISSING", name) for name in sorted(self._missing or ())]
-        for fact in self._sums.values():
-            self._write(fact)
+        for number, category, fact in self._sums.facts() if self._sums else ():
+            self._write(number, category, fact)
+            self._told.skus.add(fact.sku)
 
 
 class _Names:

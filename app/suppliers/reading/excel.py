@@ -18,7 +18,7 @@ import python_calamine
 import xlrd
 
 from app.suppliers.config import Input
-from app.suppliers.reading.cells import CELL_ERROR, LONG_NUMBER
+from app.suppliers.reading.cells import CELL_ERROR, LONG_NUMBER, Truth
 from app.suppliers.reading.limits import Limits
 from app.suppliers.reading.sheets import KeyedRow, Merge, Row, Sheet, refused
 from app.suppliers.reading.workbook_parts import Found, Parts
@@ -73,8 +73,11 @@ class Calamine:
             return
         indent = [None] * opened.start[1]
         odd_rows = {row for row, _ in found.faults}
+        truths = found.truths or self._parts is None
         for number, cells in enumerate(opened.iter_rows(), start=1):
             row = indent + cells if indent else cells
+            if truths:
+                row = [_TRUTHS[cell] if type(cell) is bool else cell for cell in row]
             if number in odd_rows:
                 _put_faults(row, number, found)
             if self._coded:
@@ -91,6 +94,9 @@ class Calamine:
 
     def keep_zeros(self, sheet: Sheet, columns: set[int]) -> None:
         self._coded = columns if self._sheet(sheet)[1].zeros else set()
+
+
+_TRUTHS = {True: Truth.TRUE, False: Truth.FALSE}
 
 
 def _put_faults(row: list[Any], number: int, found: Found) -> None:
@@ -145,7 +151,9 @@ class Xls:
     def rows(self, sheet: Sheet) -> Iterator[Row]:
         opened = self._book.sheet_by_name(sheet.name)
         for index in range(opened.nrows):
-            cells = [_xls_cell(cell) for cell in opened.row(index)]
+            cells = opened.row_values(index)
+            if not _PLAIN.issuperset(opened.row_types(index)):
+                cells = [_xls_cell(cell) for cell in opened.row(index)]
             for at in self._coded:
                 if at < len(cells):
                     cells[at] = self._code(opened.cell(index, at), cells[at])
@@ -183,12 +191,15 @@ def _open_xls(path: Path, encoding: str | None) -> Any:
         )  # fmt: skip
 
 
+_PLAIN = frozenset((xlrd.XL_CELL_TEXT, xlrd.XL_CELL_NUMBER, xlrd.XL_CELL_EMPTY, xlrd.XL_CELL_BLANK))
+
+
 def _xls_cell(cell: Any) -> Any:
     kind = cell.ctype
     if kind in (xlrd.XL_CELL_TEXT, xlrd.XL_CELL_NUMBER):
         return cell.value
     if kind == xlrd.XL_CELL_BOOLEAN:
-        return bool(cell.value)
+        return _TRUTHS[bool(cell.value)]
     if kind == xlrd.XL_CELL_ERROR:
         return CELL_ERROR
     return A_DATE if kind == xlrd.XL_CELL_DATE else None

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import resource
 import signal
 import sys
@@ -96,9 +97,13 @@ def read(job: Job) -> Extracted:
     return found
 
 
-def _skus(facts: Path) -> set[str]:
+_SKU = re.compile(rb'"sku":("(?:[^"\\]|\\.)*")')
+
+
+def _skus(facts: Path) -> set[bytes]:
+    """The codes of the published facts, as they are spelled there; a quote within a text is never bare."""
     with facts.open("rb") as file:
-        return {json.loads(line)["payload"]["sku"] for line in file}
+        return {found[1] for line in file if (found := _SKU.search(line))}
 
 
 def _synced(path: Path) -> str:

@@ -7,12 +7,14 @@ import csv
 import io
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from app.suppliers.config import Input
+from app.suppliers.reading.cells import Truth
 from app.suppliers.reading.formats import MARKS
 from app.suppliers.reading.sheets import KeyedRow, Merge, Row, Sheet, refused
 
@@ -97,10 +99,12 @@ class Json:
     def __init__(self, path: Path, settings: Input) -> None:
         self.encoding: str | None = encoding_of(path, settings.encoding)
         try:
-            found = json.loads(path.read_bytes().decode(self.encoding or "utf-8"), parse_float=_float)
+            text = path.read_bytes().decode(self.encoding or "utf-8")
+            found = json.loads(text, parse_int=str, parse_float=_float, parse_constant=_refused)
         except (ValueError, RecursionError) as error:
             raise refused("FILE_CORRUPT", format="json", problem=type(error).__name__) from None
-        self._tables = self._tables_of(found)
+        # Half a character, as programs leave it that cut texts by length, is one that cannot be shown.
+        self._tables = self._tables_of(_mended(found) if _HALF.search(text) else found)
 
     @staticmethod
     def _tables_of(found: Any) -> dict[str, list[Any]]:
@@ -135,5 +139,24 @@ def _float(text: str) -> float | str:
     return float(text) if len(text) < 16 else text
 
 
+def _refused(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_mended(item) for item in value]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in value.items()}
+    return value
+
+
 def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, str | int | float | bool) else json.dumps(value)
+    if isinstance(value, bool):
+        return Truth.TRUE if value else Truth.FALSE
+    return value if value is None or isinstance(value, str | float) else json.dumps(value)
