@@ -21,6 +21,10 @@ from app.suppliers.reading.rows import Bad, Rules, SheetRows, Skipped, Tally
 from app.suppliers.reading.sheets import KeyedRow, Row, Sheet, Source, refused
 from app.suppliers.reading.sums import Sums
 
+MOST_SHEETS = 1000
+NAME_CHARACTERS = 200
+"""Of a sheet's name, as it is told."""
+
 
 @dataclass(slots=True)
 class Told:
@@ -61,7 +65,7 @@ def emit(source: Source, config: Config, *, into: Path, run_id: str) -> Told:
         sums = Sums(into) if config.duplicates == "sum" else None
         emitter = _Emitter(config, run_id, told, facts=facts, bad=bad, skipped=skipped, sums=sums)
         for sheet, chosen in _chosen(source, config, told):
-            told.sheets.append(sheet.name)
+            told.sheets.append(sheet.name[:NAME_CHARACTERS])
             emitter.sheet(source, sheet, chosen)
         emitter.finish()
     return told
@@ -73,6 +77,8 @@ def emit(source: Source, config: Config, *, into: Path, run_id: str) -> Told:
 def _chosen(source: Source, config: Config, told: Told) -> Iterator[tuple[Sheet, str]]:
     """The sheets that are read and their category, in the order of the list."""
     sheets = source.sheets()
+    if len(sheets) > MOST_SHEETS:
+        raise refused("FILE_TOO_LARGE", sheets=len(sheets))
     if config.category_key is not None:
         yield from _the_only_one(source, sheets, config, told)
         return
@@ -82,7 +88,7 @@ def _chosen(source: Source, config: Config, told: Told) -> Iterator[tuple[Sheet,
         if place is None:
             _tell_unread(sheet, config, told)
         elif not sheet.visible:
-            told.alerts.append(("SHEET_HIDDEN", sheet.name))
+            told.alerts.append(("SHEET_HIDDEN", sheet.name[:NAME_CHARACTERS]))
         elif _has_cells(source, sheet):
             used.add(place)
             yield sheet, config.sheets[place].category_key
@@ -120,7 +126,8 @@ def _tell_unread(sheet: Sheet, config: Config, told: Told) -> None:
     name = folded(sheet.name)
     if any(fnmatchcase(name, folded(pattern)) for pattern in config.ignore_sheets):
         return
-    told.alerts.append(("SHEET_UNKNOWN" if sheet.visible else "SHEET_HIDDEN", sheet.name))
+    code = "SHEET_UNKNOWN" if sheet.visible else "SHEET_HIDDEN"
+    told.alerts.append((code, sheet.name[:NAME_CHARACTERS]))
 
 
 def _tell_missing(entry: Configured, told: Told) -> None:

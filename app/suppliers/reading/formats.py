@@ -18,7 +18,11 @@ SAMPLE_BYTES = 64 * 1024
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 BIFF = tuple(bytes.fromhex(start) for start in ("09081000", "09080800", "09040600", "09020600", "09000400"))
+OTHER_ARCHIVES = {b"Rar!\x1a\x07": "rar", b"7z\xbc\xaf\x27\x1c": "7z", b"\x1f\x8b": "gzip"}
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+PACKED = ("xlsx", "xlsb")
+"""Formats that are archives themselves, of which the unpacked size counts."""
 
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _TABLES = ("csv", "txt", "tsv", "tab", "xml", "yml", "json", "xlsx", "xlsm", "xls", "xlsb", "htm", "html")
@@ -45,8 +49,8 @@ def content(path: Path, settings: Input, *, limits: Limits, room: Path) -> Conte
             raise refused("ZIP_MEMBERS")
     if found not in settings.formats:
         raise refused("FORMAT_UNEXPECTED", format=found)
-    if found in ("html", "spreadsheetml"):
-        raise refused("FORMAT_UNSUPPORTED", format=found)
+    if found not in PACKED and (size := path.stat().st_size) > limits.unpacked_bytes:
+        raise refused("FILE_TOO_LARGE", unpacked_bytes=size)
     return Content(path, found)
 
 
@@ -61,6 +65,9 @@ def _format(path: Path, limits: Limits) -> str:
         return _of_ole(path)
     if sample.startswith(BIFF):
         return "xls"
+    for start, name in OTHER_ARCHIVES.items():
+        if sample.startswith(start):
+            raise refused("FORMAT_UNSUPPORTED", format=name)
     return _of_text(sample)
 
 
@@ -79,6 +86,8 @@ def _of_zip(path: Path, limits: Limits) -> str:
         return "xlsb"
     if "xl/workbook.xml" in names:
         return "xlsx"
+    if "content.xml" in names and "mimetype" in names:
+        raise refused("FORMAT_UNSUPPORTED", format="opendocument")
     if "[content_types].xml" in names:
         raise refused("FORMAT_UNKNOWN")
     return "zip"

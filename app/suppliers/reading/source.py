@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.suppliers.config import Config
+from app.suppliers.reading import html_table, spreadsheetml
 from app.suppliers.reading.catalog_xml import Yml
 from app.suppliers.reading.excel import Calamine, Xls
 from app.suppliers.reading.formats import Content
@@ -19,6 +20,10 @@ def opened(content: Content, config: Config, *, limits: Limits) -> Source:
         return Xls(content.path, config.input)
     if content.format == "yml":
         return Yml(content.path)
+    if content.format == "html":
+        return html_table.opened(content.path, config.input, limits)
+    if content.format == "spreadsheetml":
+        return spreadsheetml.opened(content.path, limits)
     if content.format == "json":
         return Json(content.path, config.input)
     return Csv(content.path, config.input)

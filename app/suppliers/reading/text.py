@@ -9,7 +9,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from app.suppliers.reading.sheets import KeyedRow, Merge, Row, Sheet, refused
 DELIMITERS = (";", "\t", ",", "|")
 LOOKED_AT_LINES = 20
 CHUNK_BYTES = 1 << 20
+END = "\0end of the list\0"
+"""Read after the last line: unless it comes back as a record of its own, a quote was left open."""
 
 
 def encoding_of(path: Path, asked: str) -> str:
@@ -77,9 +79,19 @@ class Csv:
     def rows(self, sheet: Sheet) -> Iterator[Row]:
         try:
             with self._open() as file:
-                yield from enumerate(csv.reader(file, delimiter=self._delimiter), start=1)
+                yield from self._records(file)
         except (csv.Error, UnicodeDecodeError) as error:
             raise refused("FILE_CORRUPT", format="csv", problem=type(error).__name__) from None
+
+    def _records(self, file: Iterable[str]) -> Iterator[Row]:
+        """The records. A quote that nobody closes takes the rows behind it into one cell: it is refused."""
+        number, row, end = 0, [""], [END]
+        for row in csv.reader(itertools.chain(file, end), delimiter=self._delimiter):
+            number += 1
+            if row != end:
+                yield number, row
+        if row != end:
+            raise refused("FILE_CORRUPT", format="csv", record=number)
 
     def keyed_rows(self, sheet: Sheet) -> Iterator[KeyedRow]:
         raise AssertionError("a CSV has a header")

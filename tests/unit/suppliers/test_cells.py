@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
@@ -48,7 +48,7 @@ def code_of(found: Any) -> Any:
         (" \u00a0\t", "SKU_EMPTY"),
         (None, "SKU_EMPTY"),
         (Truth.TRUE, "SKU_INVALID"),
-        (datetime(2026, 1, 1), "SKU_INVALID"),
+        (date(2026, 1, 1), "SKU_INVALID"),
         (cells.FORMULA_NO_VALUE, "FORMULA_NO_VALUE"),
         (cells.CELL_ERROR, "CELL_ERROR"),
     ],
@@ -119,7 +119,7 @@ COMMA = Money(exponent=2, decimal=",", group=".", strip=("руб.", "₽"), on_r
         (-1.5, "PRICE_NOT_POSITIVE"),
         (float("inf"), "PRICE_UNPARSABLE"),
         (Truth.TRUE, "PRICE_UNPARSABLE"),
-        (datetime(2026, 1, 1), "PRICE_UNPARSABLE"),
+        (date(2026, 1, 1), "PRICE_UNPARSABLE"),
         ("", "PRICE_EMPTY"),
         (" \u00a0", "PRICE_EMPTY"),
         (None, "PRICE_EMPTY"),

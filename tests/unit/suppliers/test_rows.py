@@ -17,7 +17,8 @@ from app.suppliers.reading.rows import Bad, Rules, SheetRows, Tally
 USUAL: dict[str, Any] = {
     "version": 1, "supplier": "acme", "category_key": "goods", "currency": "RUB",
     "columns": {
-        "sku": {"from": "Code"}, "name": {"from": "Name"}, "price": {"from": "Price"}, "qty": {"from": "Stock"},
+        "sku": {"from": "Code"}, "name": {"from": "Name"}, "price": {"from": "Price"},
+        "qty": {"from": "Stock"},
     },
     "dq": {"min_fact_count": 1, "max_bad_ratio": 0.1, "allow_empty_snapshot": False},
 }  # fmt: skip
@@ -76,7 +77,8 @@ def test_a_good_row_is_a_fact_in_its_one_spelling(closer: bool) -> None:
         (["A-1", None, 5.0, None], "NO_STOCK", with_columns(qty={"from": "Stock", "blank": "none"})),
         (
             ["A-1", None, 5.0, ""], "STRUCTURE_ROW",
-            {**with_columns(qty={"from": "Stock", "blank": "zero"}), "rows": {"structure_when_blank": ["qty"]}},
+            with_columns(qty={"from": "Stock", "blank": "zero"})
+            | {"rows": {"structure_when_blank": ["qty"]}},
         ),
     ],
 )  # fmt: skip
@@ -128,7 +130,9 @@ def test_a_blank_code_or_price_falls_back_on_another_column() -> None:
 
 WAREHOUSES = with_columns(
     qty={
-        "warehouses": [{"from": "North", "warehouse": "north"}, {"from": "South", "warehouse": "50% \"south\""}],
+        "warehouses": [
+            {"from": "North", "warehouse": "north"}, {"from": "South", "warehouse": '50% "south"'},
+        ],
         "blank": "none",
     }
 )  # fmt: skip
@@ -176,8 +180,9 @@ TEXTS = st.sampled_from(
 ODD = st.sampled_from([None, Truth.TRUE, cells.CELL_ERROR, cells.FORMULA_NO_VALUE])
 ROW = st.lists(TEXTS | NUMBERS | ODD | st.text(max_size=5), min_size=0, max_size=len(FULL))
 LIKELY = st.tuples(
-    st.text(min_size=1, max_size=5), TEXTS, st.sampled_from([5.0, "7.5", 10.005]), st.sampled_from([1.0, ">5"]),
-    TEXTS, st.sampled_from(["A", "B\t"]), st.sampled_from(["rub", "USD"]), TEXTS | NUMBERS, TEXTS | NUMBERS, TEXTS,
+    st.text(min_size=1, max_size=5), TEXTS, st.sampled_from([5.0, "7.5", 10.005]),
+    st.sampled_from([1.0, ">5"]), TEXTS, st.sampled_from(["A", "B\t"]), st.sampled_from(["rub", "USD"]),
+    TEXTS | NUMBERS, TEXTS | NUMBERS, TEXTS,
 ).map(list)  # fmt: skip
 
 
