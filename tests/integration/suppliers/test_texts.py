@@ -55,7 +55,7 @@ def test_facts_bad_rows_and_counts_lie_in_the_folder(tmp_path: Path) -> None:
     )
     assert bad_rows(tmp_path) == [
         {"run_id": "r", "supplier": "acme", "category_key": "goods", "row_number": 3,
-         "reason_code": "PRICE_NOT_POSITIVE", "column": "price", "raw": "0"}
+         "reason_code": "PRICE_NOT_POSITIVE", "column": "price", "raw": "0", "sku": "A-2"}
     ]  # fmt: skip
     stats = json.loads((tmp_path / "stats.json").read_text())
     assert stats == {
@@ -391,7 +391,7 @@ def test_an_archive_counts_as_the_one_table_in_it(tmp_path: Path) -> None:
     ]
     assert read(zipped(*members), tmp_path, input={"zip": "require"}).good_rows == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "bad.ndjson", "facts.ndjson", "list.bin", "stats.json",
+        "bad.ndjson", "diag", "facts.ndjson", "list.bin", "stats.json",
     ]  # fmt: skip
 
 
