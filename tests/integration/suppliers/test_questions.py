@@ -11,7 +11,7 @@ from app.kernel import errors
 from app.suppliers import check, diff, history, retention, trace, watch
 from app.suppliers.journal import Journal
 from app.suppliers.locks import Busy
-from tests.integration.suppliers.tree import HEADER, A, B, Tree
+from tests.integration.suppliers.tree import HEADER, A, B, Tree, tree
 
 SPOILED = "\n".join(
     [HEADER, "A-1;Bolt;11;4", *(f"B-{n};Pin;1;1" for n in range(12)), "A-2;Nut;free;1"]
@@ -221,3 +221,26 @@ def test_a_list_over_which_runs_die_is_given_up(mine: Tree, monkeypatch: pytest.
         pass
     assert (outcome.status, outcome.reason_code) == ("FAIL", "READER_CRASHED")
     assert mine.files(mine.layout.broken("acme")) == ["price.csv"]
+
+
+# -- the guide
+
+
+def test_the_list_of_the_guide_comes_to_what_the_guide_says(tmp_path: Path) -> None:
+    samples = Path(__file__).parents[3] / "docs" / "samples"
+    theirs = tree(tmp_path, configs=samples).of("tyres")
+    found = check.check(theirs.services, "tyres", samples / "tyres.csv")
+    assert (found.status, found.failed_checks) == ("PASS", ())
+    assert found.extracted is not None
+    assert (found.extracted.facts, found.extracted.bad_rows, found.extracted.skipped_rows) == (3, 1, 3)
+    assert [(row["reason_code"], row["row_number"]) for row in found.bad_rows] == [("PRICE_EMPTY", 9)]
+    theirs.put((samples / "tyres.csv").read_bytes())
+    later(theirs, seconds=31)
+    assert theirs.run().status == "PASS"
+    first = (theirs.published() or [])[0]["payload"]
+    assert (first["sku"], first["price_minor"], first["qty"], first["qty_min"]) == (
+        "00025365",
+        549000,
+        40,
+        True,
+    )
