@@ -180,17 +180,17 @@ def _begun(pieces: Iterator[Piece]) -> Iterator[Piece]:
 # -- rejected rows as a file
 
 
-def errors_csv(services: Services, workspace_id: UUID, upload: Any) -> Iterator[str]:
+def errors_csv(services: Services, workspace_id: UUID, upload: Any, *, delimiter: str = ",") -> Iterator[str]:
     """The rejected rows of an upload as a CSV file, piece by piece; Transient before the first one."""
     names = [column["header"] for column in columns(upload.report)]
 
     def content() -> Iterator[str]:
-        header = "\ufeff" + _csv_line([*names, "line", "code", "reason"])
+        header = "\ufeff" + _csv_line([*names, "line", "code", "reason"], delimiter)
         after_row = -1
         while True:
             with services.db.transaction("read", workspace_id) as conn:
                 rows = list(store.rejected_rows(conn, upload, after_row=after_row, limit=CSV_ROWS))
-            yield header + "".join(_csv_row(row, len(names)) for row in rows)
+            yield header + "".join(_csv_row(row, len(names), delimiter) for row in rows)
             if len(rows) < CSV_ROWS:
                 return
             header, after_row = "", rows[-1].row_index
@@ -198,21 +198,21 @@ def errors_csv(services: Services, workspace_id: UUID, upload: Any) -> Iterator[
     return _begun(content())
 
 
-def _csv_row(row: Any, columns_of_file: int) -> str:
+def _csv_row(row: Any, columns_of_file: int, delimiter: str) -> str:
     found = rejected(row)
     cells = [*found["cells"], *[""] * (columns_of_file - len(found["cells"]))]
     reason = " ".join(error["message"] for error in found["errors"])
-    return _csv_line([*cells, found["line"] or "", found["code"], reason])
+    return _csv_line([*cells, found["line"] or "", found["code"], reason], delimiter)
 
 
 _NO_FORMULA = re.compile(r"^[-+][-\d.,'’\s%]*$")  # a signed number, or a dash for none
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def _csv_line(cells: list[Any]) -> str:
+def _csv_line(cells: list[Any], delimiter: str) -> str:
     """A CSV record in which no cell is a formula to a spreadsheet."""
     out = io.StringIO()
-    csv.writer(out).writerow([_neutral(str(cell)) for cell in cells])
+    csv.writer(out, delimiter=delimiter).writerow([_neutral(str(cell)) for cell in cells])
     return out.getvalue()
 
 

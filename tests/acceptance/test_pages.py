@@ -39,11 +39,12 @@ def without_scripts(chromium: Browser, fleet: RunningFleet) -> Iterator[Visit]:
 
 def mended(content: str, mend: dict[str, dict[str, str]]) -> bytes:
     """The downloaded rejected rows, with cells corrected as a person would; by line."""
-    rows = list(csv.DictReader(io.StringIO(content.removeprefix("\ufeff"))))
+    delimiter = ";" if ";" in content.splitlines()[0] else ","
+    rows = list(csv.DictReader(io.StringIO(content.removeprefix("\ufeff")), delimiter=delimiter))
     for row in rows:
         row.update(mend[row["line"]])
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]))
+    writer = csv.DictWriter(out, list(rows[0]), delimiter=delimiter)
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue().encode()
@@ -157,6 +158,7 @@ def test_mended_rows_are_read_as_the_whole_file_was(analyst: Visit) -> None:
     analyst.upload(("maerz.csv", file), platform="meta")
     assert analyst.ended() == "Completed, 1 rejected"
     name, content = downloaded(analyst, "a:text-is('Download the rejected rows')")
+    assert b";line;code;reason" in content  # parted as the file is
     analyst.page.click("text=Upload the fixed rows")
     fixed = mended(content.decode(), {"22": {"Impressions": "70"}})
     analyst.choose((name, fixed))

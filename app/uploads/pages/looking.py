@@ -103,7 +103,9 @@ def download_rejected(upload_id: UUID) -> flask.Response:
     workspace_id = site.workspace_of(upload_id)
     with site.services().db.transaction("read", workspace_id) as conn:
         upload = store.get_upload(conn, upload_id)
-    content = answers.errors_csv(site.services(), workspace_id, upload)
+    # As the file itself, so that the program which made it opens the rows as a table.
+    delimiter = (upload.report.get("plan") or {}).get("delimiter") or ","
+    content = answers.errors_csv(site.services(), workspace_id, upload, delimiter=delimiter)
     response = flask.Response(content, mimetype="text/csv")
     stem = PurePath(_harmless(upload.filename or str(upload_id))).stem
     _attach(response, f"{stem}-rejected.csv")
