@@ -16,6 +16,8 @@ from app.adapters import logs, metrics, migrations
 from app.adapters.settings import Settings
 from app.kernel import errors
 from app.openapi import views as openapi
+from app.suppliers import services as suppliers_services
+from app.suppliers.pages import views as suppliers
 from app.uploads import pages, services, views
 from app.uploads.audit import views as audit
 from app.uploads.codes import file_sentence
@@ -78,6 +80,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app.json = _Json(app)
     app.config["MAX_CONTENT_LENGTH"] = settings.upload_bytes + FORM_BYTES
     found = app.extensions["services"] = services.connect(settings, name="headworks web")
+    app.extensions["suppliers"] = suppliers_services.connect(settings, found.db)
     door = access.Door(settings, found.db, found.clock)
     access.install(
         app,
@@ -91,6 +94,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
         audit.blueprint,
         webhooks.blueprint,
         openapi.blueprint,
+        suppliers.blueprint,
         *pages.BLUEPRINTS,
     ):
         app.register_blueprint(blueprint)

@@ -71,6 +71,12 @@ def current() -> Principal:
     return found.principal
 
 
+def found() -> Principal | None:
+    """Who makes this request; None when nobody was let in, as where somebody logs in."""
+    admission = _admission.get()
+    return admission.principal if admission else None
+
+
 def require_scope(scope: str) -> Principal:
     """The principal, who has this scope; else Refused (`forbidden`).
 

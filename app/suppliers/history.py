@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.kernel import errors
-from app.suppliers import codes, manifest
+from app.suppliers import codes, durable, manifest
 from app.suppliers.layout import RunId, check_supplier
 from app.suppliers.manifest import Manifest
 from app.suppliers.services import Services
@@ -52,6 +52,11 @@ def one_run(services: Services, run_id: str) -> Manifest:
     if told is None:
         raise errors.NotFound("There is no such run, or it is still at work.")
     return told
+
+
+def stats(services: Services, run_id: str) -> dict[str, Any] | None:
+    """The counts of a run by category and reason; None where they are not kept any more."""
+    return durable.read_json(services.layout.run(str(RunId.parse(run_id))) / "stats.json")
 
 
 def bad_rows(services: Services, run_id: str, *, limit: int | None = None) -> Iterator[dict[str, Any]]:

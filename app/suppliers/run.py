@@ -8,7 +8,7 @@ acceptance after it, the archive last. `settle.reconcile` goes on where a dead r
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import structlog
@@ -164,9 +164,9 @@ def _read(state: _Run, arrival: Arrival, current: Published | None) -> Outcome:
 
 
 def _new_run_id(state: _Run) -> str:
-    """Never earlier than the supplier's last one, whatever the clock says."""
+    """Later than the supplier's last one, whatever the clock says: the ids tell the order of runs."""
     last = state.journal.last_run()
-    at = max(state.started, RunId.parse(last).at) if last else state.started
+    at = max(state.started, RunId.parse(last).at + timedelta(seconds=1)) if last else state.started
     rand = state.services.clock.new_id().hex[:6]
     return str(RunId(state.supplier, at.replace(microsecond=0), rand))
 

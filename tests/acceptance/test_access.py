@@ -268,6 +268,13 @@ ROUTES = {
     ("/uploads/<uuid:upload_id>/original", "GET"): Route("read"),
     ("/data", "GET"): Route("read", "query"),
     ("/audit", "GET"): Route("read", "query"),
+    # lists belong to no workspace: to a workspace's key there is nothing here
+    ("/suppliers", "GET"): Route("the instance"),
+    ("/suppliers/<supplier>", "GET"): Route("the instance"),
+    ("/suppliers/<supplier>/requeue", "POST"): Route("the instance", None, {"file": "a", "reason": "b"}),
+    ("/suppliers/runs/<run_id>", "GET"): Route("the instance"),
+    ("/suppliers/runs/<run_id>/bad.csv", "GET"): Route("the instance"),
+    ("/suppliers/runs/<run_id>/diff", "GET"): Route("the instance"),
     ("/templates", "GET"): Route("a session"),
     ("/templates/<platform>.csv", "GET"): Route("a session"),
     ("/assets/<path:filename>", "GET"): Route(),
@@ -316,7 +323,8 @@ def ask(rule: str, method: str, by: Workspace) -> Ask:
     path = rule.replace("<uuid:upload_id>", by.upload_id).replace("<path:filename>", filename)
     path = path.replace("<filename>", "swagger-ui.css")
     path = path.replace("<platform>", "meta").replace("<uuid:subscription_id>", by.subscription_id)
-    path = path.replace("<uuid:delivery_id>", by.delivery_id)
+    path = path.replace("<uuid:delivery_id>", by.delivery_id).replace("<supplier>", "acme")
+    path = path.replace("<run_id>", "acme_20260101T000000Z_000000")
     assert "<" not in path, "say here what stands in this place of the path"
     named = [("workspace_id", by.id)]
     form = [(name, by.key if value == "KEY" else value) for name, value in route.form.items()]
@@ -494,6 +502,9 @@ OTHER_STATUS = {
 def test_ones_own_workspace_is_there(rule: str, method: str, two: Two) -> None:
     # The comparison above would hold as well if nothing worked at all.
     answer = ask(rule, method, two.ours).send(two.url, two.ours.key)
+    if ROUTES[rule, method].scope == "the instance":
+        assert answer.status == 404
+        return
     if (rule, method) in OTHER_STATUS:
         assert answer.status == OTHER_STATUS[rule, method]
         return

@@ -114,6 +114,12 @@ def _keep_static_files(response: flask.Response) -> flask.Response:
     return response
 
 
+def sees_every_workspace() -> bool:
+    """Whether this page is shown to somebody who runs the instance."""
+    found = principal.found()
+    return found is not None and found.workspace_id is None
+
+
 def may_log_out() -> bool:
     """Whether this page is shown to somebody who has logged in."""
     return bool(principal.csrf_token()) and principal.current() is not principal.LOCAL_BROWSER
@@ -138,5 +144,6 @@ def _teach_templates(state: Any) -> None:
         csrf_token=principal.csrf_token,
         figures=figures,
         may_log_out=may_log_out,
+        sees_every_workspace=sees_every_workspace,
         words=words,
     )

@@ -244,3 +244,13 @@ def test_the_list_of_the_guide_comes_to_what_the_guide_says(tmp_path: Path) -> N
         40,
         True,
     )
+
+
+def test_the_ids_of_runs_tell_their_order_whatever_the_clock_says(mine: Tree) -> None:
+    rows = [f"{HEADER}\nA-{number};Bolt;1;1\n".encode() for number in range(4)]
+    later(mine, days=1)
+    made = published(mine, *rows[:3])
+    later(mine, days=-1)
+    made += published(mine, rows[3])
+    assert made == sorted(made) and len(set(made)) == 4
+    assert list(mine.layout.runs("acme")) == made[::-1]
