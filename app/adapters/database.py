@@ -118,6 +118,7 @@ class Database:
             },
         )
         sqlalchemy.event.listen(self._engine, "do_connect", functools.partial(_sign, name))
+        sqlalchemy.event.listen(self._engine, "connect", functools.partial(_bound, idle_seconds))
 
     @contextmanager
     def transaction(
@@ -213,6 +214,21 @@ _END_OF_OWNER = _END_BACKENDS + "starts_with(application_name, %s)"
 def _sign(name: str, _dialect: Any, _record: Any, _args: Any, options: dict[str, Any]) -> None:
     """The server knows whose each connection is: of which process, and what for."""
     options["application_name"] = f"{this_process()} {name}"[:63]
+
+
+def _bound(idle_seconds: float, connection: Any, _record: Any) -> None:
+    """A transaction that has only begun ends, too.
+
+    The driver begins one with a message of its own; when the network falls silent behind it, the
+    settings of the transaction never arrive.
+    """
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select set_config('idle_in_transaction_session_timeout', %s, false)",
+            (_milliseconds(idle_seconds),),
+        )
+    connection.autocommit = False
 
 
 def this_process() -> str:

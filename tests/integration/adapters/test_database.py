@@ -225,6 +225,19 @@ def test_a_transaction_that_does_nothing_for_too_long_is_lost(
     add(db, "INSERT INTO notes VALUES (1)")
 
 
+def test_a_transaction_of_which_only_the_beginning_arrived_ends_by_itself(
+    make_database: Callable[..., Database], servers: Servers
+) -> None:
+    """The network fell silent behind the driver's own BEGIN, and nobody comes back to it."""
+    db = make_database(idle_seconds=0.2)
+    connection = db._connect().dbapi_connection
+    assert connection is not None
+    with connection.cursor() as cursor:
+        cursor.execute("select pg_backend_pid()")
+        (pid,) = cursor.fetchone()
+    wait_until(lambda: servers.sql(f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid}") == [], seconds=5)
+
+
 def test_of_two_transactions_in_a_circle_one_gives_way(
     make_database: Callable[..., Database], notes: None, owner_sql: OwnerSql
 ) -> None:
