@@ -9,7 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import IO
 
 from app.kernel import errors
 from app.suppliers.config import Config
@@ -21,6 +23,8 @@ from app.suppliers.reading.limits import Limits
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "PYTHONHASHSEED")
 """All that the reading process is told: no address, no password."""
 
+MOST_TRACE_BYTES = 64 * 1024
+
 
 def extract(
     source: Path, *, into: Path, config: Config, run_id: str, previous: Path | None = None,
@@ -31,20 +35,21 @@ def extract(
     `previous` are the facts that are published now. SupplierFailure when the list cannot be read, also
     when the reading process dies, takes too long or too much memory.
     """
-    try:
-        return _read(Job(source, into, config, run_id, previous, limits))
-    except SupplierFailure:
-        # What was read up to there is a part, and would be taken for the whole.
-        for name in ("facts.ndjson", "bad.ndjson"):
-            (into / name).unlink(missing_ok=True)
-        shutil.rmtree(into / "diag", ignore_errors=True)
-        raise
+    with tempfile.TemporaryDirectory(dir=into, prefix=".room-") as room, tempfile.TemporaryFile() as said:
+        job = Job(source, into, config, run_id, previous, limits, Path(room), os.getpid())
+        try:
+            return _read(job, said)
+        except SupplierFailure as failure:
+            _discard(into)
+            if failure.code == "READER_CRASHED":
+                _keep(said, into)
+            raise
 
 
-def _read(job: Job) -> Extracted:
+def _read(job: Job, said: IO[bytes]) -> Extracted:
     child = subprocess.Popen(
         [sys.executable, "-m", "app.suppliers.reading.job"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, start_new_session=True,
         env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     )  # fmt: skip
     seconds = job.limits.seconds
@@ -55,6 +60,20 @@ def _read(job: Job) -> Extracted:
     finally:
         _end(child)
     return _answer(out, child.returncode)
+
+
+def _discard(into: Path) -> None:
+    """What was read up to the failure is a part, and would be taken for the whole."""
+    for name in ("facts.ndjson", "bad.ndjson"):
+        (into / name).unlink(missing_ok=True)
+    shutil.rmtree(into / "diag", ignore_errors=True)
+
+
+def _keep(said: IO[bytes], into: Path) -> None:
+    """The end of what the reading process complained of is there for the operator."""
+    said.seek(max(said.seek(0, os.SEEK_END) - MOST_TRACE_BYTES, 0))
+    (into / "diag").mkdir()
+    (into / "diag" / "reader.txt").write_bytes(said.read(MOST_TRACE_BYTES))
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

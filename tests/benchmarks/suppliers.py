@@ -181,7 +181,7 @@ def peak_of_reader(path: Path, folder: Path) -> int:
         "import resource, sys\nfrom pathlib import Path\nfrom app.suppliers import config\n"
         "from app.suppliers.reading.job import Job, read\nfrom app.suppliers.reading.limits import Limits\n"
         "source, into, rules = map(Path, sys.argv[1:])\n"
-        "read(Job(source, into, config.load(rules, rules.stem), 'r', None, Limits()))\n"
+        "read(Job(source, into, config.load(rules, rules.stem), 'r', None, Limits(), into, 0))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     (into := folder / f"peak-{path.name}").mkdir()

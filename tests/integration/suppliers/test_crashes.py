@@ -38,7 +38,11 @@ def reads_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps of the reading process are steps of the run here, to be killed at as well."""
 
     def extract(source: Path, *, previous: Path | None = None, **rest: Any) -> Any:
-        return job.read(job.Job(source=source, previous=previous, **rest))
+        with tempfile.TemporaryDirectory() as unpacked:
+            read = job.Job(
+                source=source, previous=previous, room=Path(unpacked), asked_by=os.getpid(), **rest
+            )
+            return job.read(read)
 
     monkeypatch.setattr(runner, "extract", extract)
 
