@@ -258,18 +258,8 @@ class Config(_Part):
             raise ValueError("the key names a warehouse, and no column does")
         if self.columns.qty.warehouses and self.columns.warehouse is not None:
             raise ValueError("the warehouse is a column or a row's cell, not both")
-        reserved = {
-            "sku",
-            "name",
-            "brand",
-            "price_minor",
-            "currency",
-            "qty",
-            "qty_min",
-            "qty_raw",
-            "warehouse",
-        }
-        if reserved & self.extra.keys():
+        keys = [f"{name}_minor" if one.type == "money" else name for name, one in self.extra.items()]
+        if FIELDS & {*self.extra, *keys} or len(set(keys)) < len(keys):
             raise ValueError("an extra field has the name of a field")
         names = [folded(name) for name in self.columns.qty.words]
         if len(set(names)) < len(names):
