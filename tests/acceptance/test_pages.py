@@ -239,6 +239,18 @@ def test_the_valid_rows_are_taken_before_the_rejected_ones_are_mended(analyst: V
     expect(analyst.page.locator(".note")).to_contain_text("taken later")
 
 
+def test_a_guess_that_comes_late_does_not_undo_what_was_chosen(analyst: Visit) -> None:
+    page = analyst.goto("/")
+    held: list[Any] = []
+    page.route("**/guess", held.append)
+    analyst.choose(("may.csv", GOOD))
+    page.select_option(".file select", "google")
+    with page.expect_response("**/guess"):
+        held[0].continue_()
+    page.wait_for_timeout(300)
+    assert page.input_value(".file select") == "google"
+
+
 def test_the_report_of_another_platform_is_doubted_when_it_is_taken(analyst: Visit) -> None:
     wrong = f"{HEADER.replace('Campaign name', 'Campaign')}\n2025-05-01,Spring,101,100,10,1.50\n".encode()
     analyst.goto("/")

@@ -117,10 +117,18 @@ class World:
                 worker.restart()
             worker.signal_group(signal.SIGCONT)
         self.sent.clear()
-        self.sql(
-            "TRUNCATE data_uploads, workspaces, staging_rows, staging_id_resolution, campaigns, ad_sets, ads,"
-            " daily_metrics, outbox, audit"
-        )
+        self.wait_for(self._empty, "the tables are empty")
+
+    def _empty(self) -> bool:
+        """Whether everything is gone; the workers sweep on, in another order of the tables."""
+        try:
+            self.sql(
+                "TRUNCATE data_uploads, workspaces, staging_rows, staging_id_resolution, campaigns, ad_sets,"
+                " ads, daily_metrics, outbox, audit"
+            )
+        except psycopg2.errors.DeadlockDetected:
+            return False
+        return True
 
     def _tend(self) -> None:
         """A worker that has ended by itself is started again, as by whatever runs a fleet."""

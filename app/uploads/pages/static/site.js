@@ -75,7 +75,7 @@ function handingIn(form) {
       button.setAttribute("aria-label", `${button.textContent} ${file.name}`);
       button.addEventListener("click", act);
     }
-    entry.select.addEventListener("change", () => note(entry, ""));
+    entry.select.addEventListener("change", () => { entry.chosen = true; note(entry, ""); });
     files.push(entry);
     list.append(element);
     guess(entry);
@@ -97,7 +97,7 @@ function handingIn(form) {
   }
 
   async function guess(entry) {
-    if (platform.value) entry.select.value = platform.value;
+    if (platform.value && !entry.chosen) entry.select.value = platform.value;
     if (tooLarge(entry)) return;
     const body = new FormData();
     body.append("csrf_token", form.elements.csrf_token.value);
@@ -106,6 +106,7 @@ function handingIn(form) {
       const answer = await fetch(form.dataset.guess, { method: "POST", body, headers: { Accept: "application/json" } });
       if (!answer.ok) return;
       const found = await answer.json();
+      if (entry.chosen) return; // a guess never undoes what a person has chosen meanwhile
       if (found.sentence) note(entry, found.sentence, "bad");
       else if (!found.platform) {
         if (entry.select.value) note(entry, "");
