@@ -242,9 +242,11 @@ def test_the_valid_rows_are_taken_before_the_rejected_ones_are_mended(analyst: V
 def test_a_guess_that_comes_late_does_not_undo_what_was_chosen(analyst: Visit) -> None:
     page = analyst.goto("/")
     held: list[Any] = []
-    page.route("**/guess", held.append)
+    page.route("**/guess", lambda route: held.append(route))
     analyst.choose(("may.csv", GOOD))
     page.select_option(".file select", "google")
+    while not held:
+        page.wait_for_timeout(50)
     with page.expect_response("**/guess"):
         held[0].continue_()
     page.wait_for_timeout(300)
