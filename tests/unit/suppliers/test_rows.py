@@ -197,7 +197,7 @@ def surrogate_free(rows: list[list[Any]]) -> bool:
     )
 
 
-@settings(max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(st.lists(LIKELY | ROW, max_size=6).filter(surrogate_free))
 def test_the_quick_look_says_what_the_closer_look_says(rows: list[list[Any]]) -> None:
     quick, quick_tally = read([["A", *[None] * 9], *rows], FULL, **EVERYTHING)
