@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any, TypeVar
 from uuid import UUID
 
-from app.kernel import errors
+from app.kernel import errors, spreadsheets
 from app.uploads import intake, store
 from app.uploads.codes import FILE_CODES, ROW_CODES, WARNINGS, row_sentence
 from app.uploads.dry_run import Checked
@@ -205,16 +204,8 @@ def _csv_row(row: Any, columns_of_file: int, delimiter: str) -> str:
     return _csv_line([*cells, found["line"] or "", found["code"], reason], delimiter)
 
 
-_NO_FORMULA = re.compile(r"^[-+][-\d.,'’\s%]*$")  # a signed number, or a dash for none
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-
-
 def _csv_line(cells: list[Any], delimiter: str) -> str:
     """A CSV record in which no cell is a formula to a spreadsheet."""
     out = io.StringIO()
-    csv.writer(out, delimiter=delimiter).writerow([_neutral(str(cell)) for cell in cells])
+    csv.writer(out, delimiter=delimiter).writerow([spreadsheets.harmless(str(cell)) for cell in cells])
     return out.getvalue()
-
-
-def _neutral(cell: str) -> str:
-    return f"'{cell}" if cell.startswith(FORMULA_STARTS) and not _NO_FORMULA.match(cell) else cell

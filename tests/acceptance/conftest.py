@@ -9,7 +9,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from app import cli
 from app.adapters import embedded
 from tests.acceptance.browser import ARGUMENTS, CHROMIUM
 from tests.conftest import KEY, SECRET, Servers
@@ -170,3 +171,22 @@ def chromium() -> Iterator[Browser]:
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield found
         found.close()
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(fleet: RunningFleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """One command in the environment of the fleet: exit code, stdout, stderr."""
+    for name, value in fleet.env.items():
+        if name.startswith("HEADWORKS_"):
+            monkeypatch.setenv(name, value)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = cli.main(arguments)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return command

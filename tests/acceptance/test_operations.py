@@ -10,34 +10,14 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable
 
 import pytest
 
-from app import cli
-from tests.acceptance.conftest import ROOT, RunningFleet
+from tests.acceptance.conftest import ROOT, Run, RunningFleet
 
 BROKEN = b"Day,Campaign name,Campaign ID,Impressions,Amount spent (USD)\n2025-05-01,Spring,101,many,1\n"
 GOOD = BROKEN.replace(b"many", b"10")
 NO_CURRENCY = GOOD.replace(b" (USD)", b"")
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(fleet: RunningFleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """One command in the environment of the fleet: exit code, stdout, stderr."""
-    for name, value in fleet.env.items():
-        if name.startswith("HEADWORKS_"):
-            monkeypatch.setenv(name, value)
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = cli.main(arguments)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return command
 
 
 def failed(fleet: RunningFleet, workspace: str, *contents: bytes) -> list[str]:

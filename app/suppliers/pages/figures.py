@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
-_NO_FORMULA = re.compile(r"^[-+][-\d.,'’\s%]*$")  # a signed number, or a dash for none
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-
 
 def number(value: int | None) -> str:
     """The number with marks between thousands; a dash where there is none."""
@@ -26,8 +21,3 @@ def age(seconds: float | None) -> str:
 def amount(minor: int | None, exponent: int = 2) -> str:
     """An amount in minor units; a dash where there is none."""
     return "–" if minor is None else f"{minor / 10**exponent:,.{exponent}f}"
-
-
-def harmless(cell: str) -> str:
-    """The cell of a CSV such that no spreadsheet takes it for a formula."""
-    return f"'{cell}" if cell.startswith(FORMULA_STARTS) and not _NO_FORMULA.match(cell) else cell

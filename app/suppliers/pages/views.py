@@ -11,7 +11,7 @@ from typing import Any, cast
 import flask
 
 from app.access import principal
-from app.kernel import errors
+from app.kernel import errors, spreadsheets
 from app.suppliers import codes, diff, history, requeue, trace
 from app.suppliers.layout import RunId, check_supplier
 from app.suppliers.manifest import Manifest
@@ -120,7 +120,7 @@ def _as_csv(found: Services, told: Manifest) -> Iterator[str]:
 
 def _line(cells: list[Any]) -> str:
     out = io.StringIO()
-    csv.writer(out).writerow([figures.harmless(str(cell or "")) for cell in cells])
+    csv.writer(out).writerow([spreadsheets.harmless(str(cell or "")) for cell in cells])
     return out.getvalue()
 
 

@@ -17,7 +17,8 @@ from app.suppliers.config import Sheet as Configured
 from app.suppliers.reading import cells, header
 from app.suppliers.reading.names import folded
 from app.suppliers.reading.payloads import Fact
-from app.suppliers.reading.rows import Bad, Rules, SheetRows, Skipped, Tally
+from app.suppliers.reading.rows import Bad, SheetRows, Skipped, Tally
+from app.suppliers.reading.rules import Rules
 from app.suppliers.reading.sheets import KeyedRow, Row, Sheet, Source, refused
 from app.suppliers.reading.sums import Sums
 

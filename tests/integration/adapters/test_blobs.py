@@ -16,40 +16,17 @@ from typing import IO, Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from app.adapters import blobs, retries
 from app.adapters.blobs import Blobs, PosixBlobs, S3Blobs
 from app.kernel import errors
 from tests.conftest import SetClock
+from tests.integration.one_bucket import credentials, s3_url  # noqa: F401
 from tests.integration.threads import at_once
 
 ROOT = Path(__file__).parent.parent.parent.parent
 MB = 1 << 20
-CREDENTIALS = {
-    "AWS_ACCESS_KEY_ID": "dummy-id",
-    "AWS_SECRET_ACCESS_KEY": "dummy-secret",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_EC2_METADATA_DISABLED": "true",
-    "AWS_CONFIG_FILE": "/dev/null",
-    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-}
-
-
-@pytest.fixture(scope="module")
-def s3_url() -> Iterator[str]:
-    """An object store that speaks S3 over HTTP."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("credentials")
 
 
 @dataclass

@@ -30,7 +30,7 @@ from app.uploads import intake, parse, promote, recover, store, work
 from app.uploads.services import Services
 from app.uploads.states import MAX_ACTIVE_PER_WORKSPACE, MAX_ATTEMPTS
 from tests.conftest import BEARER, Servers, SetClock, with_clock, work_off
-from tests.integration.adapters.test_blobs import CREDENTIALS
+from tests.integration.one_bucket import CREDENTIALS
 from tests.integration.threads import wait_until
 from tests.integration.uploads.conftest import GOOD, WORKSPACE, Uploads, report
 

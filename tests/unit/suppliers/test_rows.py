@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from app.suppliers import config
 from app.suppliers.reading import cells, header
 from app.suppliers.reading.cells import Truth
-from app.suppliers.reading.rows import Bad, Rules, SheetRows, Skipped, Tally
+from app.suppliers.reading.rows import Bad, SheetRows, Skipped, Tally
+from app.suppliers.reading.rules import Rules
 
 USUAL: dict[str, Any] = {
     "version": 1, "supplier": "acme", "category_key": "goods", "currency": "RUB",
