@@ -10,25 +10,21 @@ from xml.etree.ElementTree import Element, ParseError
 import defusedxml
 import defusedxml.ElementTree
 
-from app.suppliers.reading.sheets import KeyedRow, Merge, Row, Sheet, refused
+from app.suppliers.reading.sheets import KeyedRow, Sheet, Source, refused
 
 MAX_DEPTH = 100
 
 
-class Yml:
+class Yml(Source):
     """The offers of a catalog: elements by name, attributes as `@name`, parameters as `param:name`."""
 
     format = "yml"
-    encoding: str | None = None  # the document says it
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def sheets(self) -> list[Sheet]:
         return [Sheet("", keyed=True)]
-
-    def rows(self, sheet: Sheet) -> Iterator[Row]:
-        raise AssertionError("offers have names, not a header")
 
     def keyed_rows(self, sheet: Sheet) -> Iterator[KeyedRow]:
         try:
@@ -63,12 +59,6 @@ class Yml:
                 path[-1].remove(element)  # memory does not grow with the catalog
         if not seen:
             raise refused("HEADER_NOT_FOUND")
-
-    def merges(self, sheet: Sheet) -> list[Merge]:
-        return []
-
-    def keep_zeros(self, sheet: Sheet, columns: set[int]) -> None:
-        """Texts keep their zeros by themselves."""
 
 
 def _values(offer: Element) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from operator import add
 from pathlib import Path
 from typing import IO
 
@@ -16,7 +17,7 @@ from app.suppliers.config import Config
 from app.suppliers.config import Sheet as Configured
 from app.suppliers.reading import cells, header
 from app.suppliers.reading.names import folded
-from app.suppliers.reading.payloads import Fact
+from app.suppliers.reading.payloads import Facts
 from app.suppliers.reading.rows import Bad, SheetRows, Skipped, Tally
 from app.suppliers.reading.rules import Rules
 from app.suppliers.reading.sheets import KeyedRow, Row, Sheet, Source, refused
@@ -33,7 +34,7 @@ class Told:
 
     tally: Tally = field(default_factory=Tally)
     skus: set[bytes] = field(default_factory=set)  # as they are spelled in a payload
-    row_ids: list[str] = field(default_factory=list)
+    row_ids: list[bytes] = field(default_factory=list)
     categories: Counter[str] = field(default_factory=Counter)
     alerts: list[tuple[str, str]] = field(default_factory=list)  # code and subject
     sheets: list[str] = field(default_factory=list)
@@ -47,8 +48,13 @@ class Told:
         digest = hashlib.sha256()
         self.row_ids.sort()
         for start in range(0, len(self.row_ids), 10_000):
-            digest.update("".join(f"{row_id}\n" for row_id in self.row_ids[start : start + 10_000]).encode())
+            digest.update(hexadecimal(self.row_ids[start : start + 10_000]))
         return digest.hexdigest()
+
+
+def hexadecimal(row_ids: list[bytes]) -> bytes:
+    """The row_ids as they are written, a line each."""
+    return b"".join(row_ids).hex("\n", hashlib.sha256().digest_size).encode() + b"\n"
 
 
 def emit(source: Source, config: Config, *, into: Path, run_id: str) -> Told:
@@ -176,13 +182,13 @@ class _Emitter:
             found = self._header(source, sheet, rows)
             names = None
         reader = SheetRows(self._rules, found, tally=self._told.tally)
-        for number, what in reader.read(rows):
-            if isinstance(what, Bad):
-                self._refuse(number, category, what)
-            elif isinstance(what, Skipped):
-                self._pass_over(number, category, what)
-            else:
-                self._take(number, category, what)
+        for block in reader.read(rows):
+            for number, bad in block.bad:
+                self._refuse(number, category, bad)
+            for number, skipped in block.skipped:
+                self._pass_over(number, category, skipped)
+            if block.facts.numbers:
+                self._take(category, block.facts)
         missing = set(names.missing() if names else found.missing)
         self._missing = missing if self._missing is None else self._missing & missing
 
@@ -199,21 +205,36 @@ class _Emitter:
         source.keep_zeros(sheet, {at for at in codes if at is not None})
         return found
 
-    def _take(self, number: int, category: str, facts: list[Fact]) -> None:
-        keys = [fact.sku + fact.warehouse if self._by_warehouse else fact.sku for fact in facts]
+    def _take(self, category: str, facts: Facts) -> None:
+        """The facts of rows that are good are written, or held back until all rows are known."""
+        rows = len(set(facts.numbers))
+        keys = self._keys_of(facts)
+        new = set(keys)
+        # Two facts of one row may have one key; those of two rows may not.
+        if self._sums or len(new) != (len(keys) if self._by_warehouse else rows) or new & self._keys:
+            for number, some in facts.by_row():
+                self._take_row(category, number, some)
+            return
+        self._keys |= new
+        self._told.tally.good += rows
+        self._write(category, facts)
+
+    def _keys_of(self, facts: Facts) -> list[bytes]:
+        return list(map(add, facts.skus, facts.warehouses)) if self._by_warehouse else facts.skus
+
+    def _take_row(self, category: str, number: int, row: Facts) -> None:
+        keys = self._keys_of(row)
         if self._sums:
-            if not self._sums.add(keys, facts, number=number, category=category):
-                sku = orjson.loads(facts[0].sku)
-                return self._refuse(number, category, Bad("QTY_TOO_LARGE", "qty", "", sku))
+            if not self._sums.add(category, keys, row):
+                return self._refuse(number, category, Bad("QTY_TOO_LARGE", "qty", "", _text(row.skus[0])))
         elif not self._keys.isdisjoint(keys):
-            sku = orjson.loads(facts[0].sku)
+            sku = _text(row.skus[0])
             if self._config.duplicates == "first":
                 return self._pass_over(number, category, Skipped("DUPLICATE_ROW", sku))
             return self._refuse(number, category, Bad("DUPLICATE_KEY", "sku", sku, sku))
         else:
             self._keys.update(keys)
-            for fact in facts:
-                self._write(number, category, fact)
+            self._write(category, row)
         self._told.tally.good += 1
         return None
 
@@ -233,28 +254,35 @@ class _Emitter:
         }  # fmt: skip
         self._skipped.write(orjson.dumps(line) + b"\n")
 
-    def _write(self, number: int, category: str, fact: Fact) -> None:
+    def _write(self, category: str, facts: Facts) -> None:
         told = self._told
-        row_id = hashlib.sha256(fact.payload).hexdigest()
-        told.row_ids.append(row_id)
+        digests = [hashlib.sha256(payload).digest() for payload in facts.payloads]
+        told.row_ids += digests
+        told.categories[category] += len(digests)
         if self._by_warehouse:
-            told.skus.add(fact.sku)
-        told.categories[category] += 1
-        self._facts.write(
-            b'{"run_id":"%b","supplier":"%b","category_key":"%b","row_id":"%b","row_number":%d,"payload":%b}\n'
-            % (*self._start(category), row_id.encode(), number, fact.payload)
-        )
+            told.skus.update(facts.skus)
+        row_ids = hexadecimal(digests).split()
+        line = self._line(category)
+        lines = map(line.__mod__, zip(row_ids, facts.numbers, facts.payloads, strict=True))
+        self._facts.write(b"".join(lines))
 
-    def _start(self, category: str) -> tuple[bytes, bytes, bytes]:
-        """What every fact of a sheet begins with; these names need no quoting."""
-        return self._run_id.encode(), self._config.supplier.encode(), category.encode()
+    def _line(self, category: str) -> bytes:
+        """A fact as it is written, but for what differs from row to row; these names need no quoting."""
+        return (
+            f'{{"run_id":"{self._run_id}","supplier":"{self._config.supplier}","category_key":"{category}",'
+            '"row_id":"%b","row_number":%d,"payload":%b}\n'
+        ).encode()
 
     def finish(self) -> None:
         """Facts that were held back are written, and what no sheet had is told."""
         self._told.alerts += [("COLUMN_OPTIONAL_MISSING", name) for name in sorted(self._missing or ())]
-        for number, category, fact in self._sums.facts() if self._sums else ():
-            self._write(number, category, fact)
-            self._told.skus.add(fact.sku)
+        for category, facts in self._sums.facts() if self._sums else ():
+            self._write(category, facts)
+            self._told.skus.update(facts.skus)
+
+
+def _text(spelled: bytes) -> str:
+    return str(orjson.loads(spelled))
 
 
 class _Names:

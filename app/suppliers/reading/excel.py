@@ -20,7 +20,7 @@ import xlrd
 from app.suppliers.config import Input
 from app.suppliers.reading.cells import CELL_ERROR, LONG_NUMBER, Truth
 from app.suppliers.reading.limits import Limits
-from app.suppliers.reading.sheets import KeyedRow, Merge, Row, Sheet, refused
+from app.suppliers.reading.sheets import Merge, Row, Sheet, Source, refused
 from app.suppliers.reading.workbook_parts import Found, Parts
 
 A_DATE = date(1900, 1, 1)
@@ -29,23 +29,27 @@ A_DATE = date(1900, 1, 1)
 _ZEROS = re.compile(r"0{2,}")
 
 
-class Calamine:
+class Calamine(Source):
     """An XLSX or XLSB."""
-
-    encoding: str | None = None
 
     def __init__(self, path: Path, format: str, limits: Limits) -> None:
         self.format = format
+        self._file = path.open("rb")
         try:
             self._parts = Parts(path, limits) if format == "xlsx" else None
             # By its content: given a path, calamine believes the name.
-            self._book = python_calamine.CalamineWorkbook.from_filelike(path.open("rb"))
+            self._book = python_calamine.CalamineWorkbook.from_filelike(self._file)
         except python_calamine.PasswordError:
             raise refused("FILE_ENCRYPTED") from None
         except (python_calamine.CalamineError, zipfile.BadZipFile, OSError, ValueError) as error:
             raise refused("FILE_CORRUPT", format=format, problem=type(error).__name__) from None
         self._open: tuple[str, Any, Found] | None = None  # the sheet that is read now
         self._coded: set[int] = set()
+
+    def close(self) -> None:
+        self._file.close()
+        if self._parts:
+            self._parts.close()
 
     def sheets(self) -> list[Sheet]:
         visible = python_calamine.SheetVisibleEnum.Visible
@@ -84,9 +88,6 @@ class Calamine:
                 _put_zeros(row, number, self._coded, found)
             yield number, row
 
-    def keyed_rows(self, sheet: Sheet) -> Iterator[KeyedRow]:
-        raise AssertionError("a workbook has headers")
-
     def merges(self, sheet: Sheet) -> list[Merge]:
         opened, _ = self._sheet(sheet)
         ranges = opened.merged_cell_ranges or []
@@ -120,7 +121,7 @@ def _padded(cell: Any, digits: int) -> Any:
     return cell
 
 
-class Xls:
+class Xls(Source):
     """An XLS of Excel 5 to 2003."""
 
     format = "xls"
@@ -164,9 +165,6 @@ class Xls:
             return value
         shown = self._formats.get(self._book.xf_list[cell.xf_index].format_key, "")
         return _padded(value, len(shown)) if _ZEROS.fullmatch(shown) else value
-
-    def keyed_rows(self, sheet: Sheet) -> Iterator[KeyedRow]:
-        raise AssertionError("a workbook has headers")
 
     def merges(self, sheet: Sheet) -> list[Merge]:
         opened = self._book.sheet_by_name(sheet.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -11,9 +12,9 @@ from app.suppliers.reading import cells
 from app.suppliers.reading.cells import Fault, Price, Stock
 from app.suppliers.reading.header import Header
 from app.suppliers.reading.names import folded
-from app.suppliers.reading.payloads import STOCK, Fact, Part, Template, fact, members, spelled
+from app.suppliers.reading.payloads import STOCK, Fact, Facts, Found, Part, Template, fact, members, spelled
 from app.suppliers.reading.rules import EMPTY_WAREHOUSE, Rules, figures
-from app.suppliers.reading.sheets import Row
+from app.suppliers.reading.sheets import Cells, Row, block, blocks
 
 RAW_CHARACTERS = 200
 
@@ -34,6 +35,15 @@ class Skipped:
 
     code: str
     sku: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What some rows are: their facts in the order of the rows, and why others of them have none."""
+
+    facts: Facts
+    bad: list[tuple[int, Bad]] = field(default_factory=list)
+    skipped: list[tuple[int, Skipped]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -62,6 +72,7 @@ class SheetRows:
             if f"qty.{index}" in self._columns
         ]
         self._template = self._quick()
+        self._white = 0  # rows that show nothing, since the last one that shows something
 
     def _blanks(self, fields: tuple[str, ...]) -> list[int]:
         """The columns that are all blank in a row of structure; none when there is no such rule."""
@@ -73,40 +84,69 @@ class SheetRows:
                 found.append(self._columns[name])
         return found
 
-    def read(self, rows: Iterator[Row]) -> Iterator[tuple[int, list[Fact] | Bad | Skipped]]:
-        """Each row that names goods, with its facts or why it has none; the others are counted.
+    def read(self, rows: Iterator[Row]) -> Iterator[Block]:
+        """The rows that name goods, many at a time; the others are counted.
 
         White rows after the last one that shows something are no rows at all.
         """
-        blank = 0
-        first = True
-        template = self._template
-        for number, row in rows:
-            if len(row) < self._width:
-                row = row + [None] * (self._width - len(row))
-            # The same as below, in a fraction of the time: most rows are good.
-            quick = template.facts(row) if template and not first else None
-            if quick and not self._is_total(row):
-                self._tally.skipped["BLANK_ROW"] += blank
-                blank = 0
-                self._tally.rounded += quick[1]
-                yield number, quick[0]
-                continue
-            if all(map(cells.is_blank, row)):
-                blank += 1
-                first = False
-                continue
-            self._tally.skipped["BLANK_ROW"] += blank
-            blank = 0
-            code = self._no_data(row, first=first)
-            first = False
-            if code is None:
-                yield number, self._facts(row)
-            else:
-                self._tally.skipped[code] += 1
+        for first in itertools.islice(rows, 1):
+            yield self._block(block([first], self._width), None)  # a row of numbers here is no data
+        for some in blocks(rows, self._width):
+            yield self._block(some, self._template)
 
-    def _no_data(self, row: list[Any], *, first: bool) -> str | None:
-        if first and _is_numbering(row):
+    def _block(self, some: Cells, template: Template | None) -> Block:
+        some = self._without_white_end(some)
+        # The same as below, in a fraction of the time: most rows are good.
+        plain = self._plain(some, template) if template else Found()
+        self._tally.rounded += plain.rounded
+        found = Block(plain.facts)
+        known = set(plain.facts.numbers)
+        if len(known) < len(some.numbers):
+            left = enumerate(some.numbers)
+            self._look_closer([(number, some.row(at)) for at, number in left if number not in known], found)
+        return found
+
+    def _without_white_end(self, some: Cells) -> Cells:
+        shown = len(some.numbers)
+        while shown and _is_white(some.row(shown - 1)):
+            shown -= 1
+        if shown:
+            self._tally.skipped["BLANK_ROW"] += self._white
+            self._white = 0
+        self._white += len(some.numbers) - shown
+        return some if shown == len(some.numbers) else some.some(list(range(shown)))
+
+    def _plain(self, some: Cells, template: Template) -> Found:
+        begins_total = self._rules.may_begin_total
+        suspects = [
+            at for at, cell in enumerate(some.column(0)) if type(cell) is not str or begins_total[cell[:1]]
+        ]
+        totals = {at for at in suspects if self._is_total(some.row(at))}
+        if totals:
+            some = some.some([at for at in range(len(some.numbers)) if at not in totals])
+        return template.facts(some)
+
+    def _look_closer(self, some: list[Row], block: Block) -> None:
+        """What these rows are is added to what is known of their neighbours."""
+        plain = len(block.facts.numbers)
+        for number, row in some:
+            if code := self._no_data(number, row):
+                self._tally.skipped[code] += 1
+                continue
+            what = self._facts(row)
+            if isinstance(what, Bad):
+                block.bad.append((number, what))
+            elif isinstance(what, Skipped):
+                block.skipped.append((number, what))
+            else:
+                block.facts.add(number, what)
+        if 0 < plain < len(block.facts.numbers):
+            block.facts.sort()
+
+    def _no_data(self, number: int, row: list[Any]) -> str | None:
+        if _is_white(row):
+            return "BLANK_ROW"
+        if number == self._header.at + 1 and _is_numbering(row):
             return "NUMBERING_ROW"
         if self._header.names and _is_header(row, self._header):
             return "HEADER_REPEAT"
@@ -117,7 +157,7 @@ class SheetRows:
         return None
 
     def _is_total(self, row: list[Any]) -> bool:
-        return bool(self._rules.totals) and _first_text(row).startswith(self._rules.totals)
+        return _first_text(row).startswith(self._rules.totals)
 
     # -- the fields of a row, at first sight
 
@@ -234,6 +274,10 @@ class SheetRows:
 
 def _raw(cell: Any) -> str:
     return cells.shown(cell)[:RAW_CHARACTERS]
+
+
+def _is_white(row: list[Any]) -> bool:
+    return all(map(cells.is_blank, row))
 
 
 def _is_numbering(row: list[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -9,7 +10,14 @@ from app.suppliers.config import Config, Extra
 from app.suppliers.reading import cells
 from app.suppliers.reading.cells import Fault, Money, Price, Quantity, Stock
 from app.suppliers.reading.names import folded
-from app.suppliers.reading.payloads import Fragments, Rounded, members, spelled
+from app.suppliers.reading.payloads import (
+    Fragments,
+    Rounded,
+    are_codes_at_sight,
+    are_texts_at_sight,
+    members,
+    spelled,
+)
 
 Rule: TypeAlias = Callable[[cells.Cell], Any]
 
@@ -34,6 +42,7 @@ class Rules:
         self.extra = {name: _extra_rule(extra, config) for name, extra in config.extra.items()}
         self.fixed = cells.of_word(qty.fixed) if qty.fixed is not None else None
         self.totals = tuple(folded(word) for word in config.rows.totals)
+        self.may_begin_total = _Initials(self.totals)
         self.fragments = self._fragments()
 
     def key_of(self, extra: str) -> str:
@@ -53,17 +62,18 @@ class Rules:
 
     def _fragments(self) -> dict[str, Fragments]:
         """What cells come to in a payload, by field."""
-        found: dict[str, Rule] = {"sku": _of_text(cells.sku), "price": _of_price(self.price)}
-        blank = b"" if self.config.columns.qty.warehouses else None
-        found["qty"] = lambda cell: _of_stock(self.stock(cell), blank)
-        found["warehouse"] = _of_text(lambda cell: cells.text(cell) or EMPTY_WAREHOUSE)
-        found["currency"] = lambda cell: b"" if self.is_agreed(cell) else None
-        for name, rule in self.texts.items():
-            found[name] = _of_text(rule)
+        stock, blank = self.stock, b"" if self.config.columns.qty.warehouses else None
+        found = {
+            "sku": Fragments(_of_text(cells.sku), at_sight=are_codes_at_sight),
+            "price": Fragments(_of_price(self.price)),
+            "qty": Fragments(lambda cell: _of_stock(stock(cell), blank)),
+            "warehouse": _texts(lambda cell: cells.text(cell) or EMPTY_WAREHOUSE),
+            "currency": Fragments(lambda cell: b"" if self.is_agreed(cell) else None),
+        }
+        found |= {name: _texts(rule) for name, rule in self.texts.items()}
         for name, rule in self.extra.items():
-            is_money = self.config.extra[name].type == "money"
-            found[f"extra.{name}"] = _of_amount(rule) if is_money else _of_text(rule)
-        return {name: Fragments(fragment) for name, fragment in found.items()}
+            found[f"extra.{name}"] = _EXTRA_FRAGMENTS[self.config.extra[name].type](rule)
+        return found
 
 
 EMPTY_WAREHOUSE = Fault("WAREHOUSE_EMPTY")
@@ -75,6 +85,28 @@ def _of_text(rule: Rule) -> Rule:
         return None if isinstance(found, Fault) else spelled(found)
 
     return fragment
+
+
+class _Initials(dict[str, bool]):
+    """By the first letter of a cell: whether the cell may begin with one of these words."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        super().__init__({"": bool(words)})
+        self._bases = {_base(word) for word in words}
+
+    def __missing__(self, letter: str) -> bool:
+        found = (bool(self._bases) and letter.isspace()) or _base(folded(letter)) in self._bases
+        self[letter] = found
+        return found
+
+
+def _base(word: str) -> str:
+    """The first letter without what may stand above it, which can be a character of its own."""
+    return unicodedata.normalize("NFKD", word)[:1]
+
+
+def _texts(rule: Rule) -> Fragments:
+    return Fragments(_of_text(rule), at_sight=are_texts_at_sight)
 
 
 def _of_amount(rule: Rule) -> Rule:
@@ -112,6 +144,13 @@ def _or_none(found: Any) -> Any:
     if isinstance(found, Price):
         return found.minor
     return None if isinstance(found, Fault) else found
+
+
+_EXTRA_FRAGMENTS: dict[str, Callable[[Rule], Fragments]] = {
+    "text": _texts,
+    "code": lambda rule: Fragments(_of_text(rule), at_sight=are_codes_at_sight),
+    "money": lambda rule: Fragments(_of_amount(rule)),
+}
 
 
 def figures(stock: Stock) -> dict[str, Any]:

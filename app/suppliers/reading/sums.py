@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 
 import orjson
 
 from app.suppliers.reading.cells import MAX_INTEGER
-from app.suppliers.reading.payloads import Fact, fact
+from app.suppliers.reading.payloads import Fact, Facts, fact
+
+AT_A_TIME = 1000
 
 
 class Sums:
@@ -21,31 +25,39 @@ class Sums:
         self._at_least: set[bytes] = set()
         self._repeated: set[bytes] = set()
 
-    def add(self, keys: list[bytes], facts: list[Fact], *, number: int, category: str) -> bool:
+    def add(self, category: str, keys: list[bytes], row: Facts) -> bool:
         """The facts of a row are part of the sums; False when one would be beyond all bounds."""
-        found = [orjson.loads(one.payload) for one in facts]
+        found = [orjson.loads(payload) for payload in row.payloads]
         if any(
             self._sums.get(key, 0) + one["qty"] > MAX_INTEGER for key, one in zip(keys, found, strict=True)
         ):
             return False
-        for key, payload, one in zip(keys, found, facts, strict=True):
+        for key, fields, number, payload in zip(keys, found, row.numbers, row.payloads, strict=True):
             if key in self._sums:
                 self._repeated.add(key)
-                self._sums[key] += payload["qty"]
+                self._sums[key] += fields["qty"]
             else:
-                self._sums[key] = payload["qty"]
-                self._file.write(b"%d\t%b\t%b\n" % (number, category.encode(), one.payload))
-            if payload["qty_min"]:
+                self._sums[key] = fields["qty"]
+                self._file.write(b"%d\t%b\t%b\n" % (number, category.encode(), payload))
+            if fields["qty_min"]:
                 self._at_least.add(key)
         return True
 
-    def facts(self) -> Iterator[tuple[int, str, Fact]]:
-        """The row of each key's first fact, its category, and the fact with the sum."""
+    def facts(self) -> Iterator[tuple[str, Facts]]:
+        """The first fact of each key with its sum, some at a time with their category, in order."""
+        for category, some in itertools.groupby(self._summed(), key=itemgetter(0)):
+            while held := list(itertools.islice(some, AT_A_TIME)):
+                facts = Facts()
+                for _, number, one in held:
+                    facts.append(number, *one)
+                yield category, facts
+        self._file.close()
+
+    def _summed(self) -> Iterator[tuple[str, int, Fact]]:
         self._file.seek(0)
         for line, (key, total) in zip(self._file, self._sums.items(), strict=True):
             number, category, payload = line.split(b"\t", 2)
             fields = orjson.loads(payload)
             if key in self._repeated:
                 fields |= {"qty": total, "qty_min": key in self._at_least}
-            yield int(number), category.decode(), fact(fields)
-        self._file.close()
+            yield category.decode(), int(number), fact(fields)

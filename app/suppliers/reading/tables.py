@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.suppliers.reading.limits import Limits
-from app.suppliers.reading.sheets import KeyedRow, Merge, Row, Sheet, refused
+from app.suppliers.reading.sheets import Merge, Row, Sheet, Source, refused
 
 LAST_ROW, LAST_COLUMN = 1_048_576, 16_384
 
@@ -35,7 +35,7 @@ class Table:
             self.merges.append((row, bottom, column, right))
 
 
-class Tables:
+class Tables(Source):
     """A list of such tables, each of them a sheet."""
 
     def __init__(self, format: str, encoding: str | None, tables: list[Table]) -> None:
@@ -55,11 +55,5 @@ class Tables:
             cells = table.rows.get(number, {})
             yield number, [cells.get(column) for column in range(table.width)]
 
-    def keyed_rows(self, sheet: Sheet) -> Iterator[KeyedRow]:
-        raise AssertionError("a table has a header")
-
     def merges(self, sheet: Sheet) -> list[Merge]:
         return self._tables[sheet].merges
-
-    def keep_zeros(self, sheet: Sheet, columns: set[int]) -> None:
-        """What is in these files is what is shown."""

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from app.suppliers.config import Input
 from app.suppliers.reading.cells import Truth
 from app.suppliers.reading.formats import MARKS
-from app.suppliers.reading.sheets import KeyedRow, Merge, Row, Sheet, refused
+from app.suppliers.reading.sheets import Cells, InBlocks, KeyedRow, Row, Sheet, Source, block, refused
 
 DELIMITERS = (";", "\t", ",", "|")
 LOOKED_AT_LINES = 20
 CHUNK_BYTES = 1 << 20
+TEXT_CHARACTERS = 32 << 10
 END = "\0end of the list\0"
-"""Read after the last line: unless it comes back as a record of its own, a quote was left open."""
+"""Read twice after the last line. As part of a record it shows a quote that nobody closes, which would take
+all the rows behind it into one cell; twice, since one alone may become a record as it is."""
 
 
 def encoding_of(path: Path, asked: str) -> str:
@@ -45,7 +48,7 @@ def encoding_of(path: Path, asked: str) -> str:
         return "utf-8"
 
 
-class Csv:
+class Csv(Source):
     """One table of records."""
 
     format = "csv"
@@ -54,6 +57,7 @@ class Csv:
         self._path = path
         self.encoding: str | None = encoding_of(path, settings.encoding)
         self._delimiter = self._delimiter_of(settings.delimiter)
+        self._file = self._open()
 
     def _open(self) -> io.TextIOWrapper:
         return self._path.open(encoding=self.encoding, newline="", errors="strict")
@@ -77,33 +81,75 @@ class Csv:
         return [Sheet("")]
 
     def rows(self, sheet: Sheet) -> Iterator[Row]:
-        try:
-            with self._open() as file:
-                yield from self._records(file)
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise refused("FILE_CORRUPT", format="csv", problem=type(error).__name__) from None
+        self._file.seek(0)
+        return _Records(self._file, self._delimiter)
 
-    def _records(self, file: Iterable[str]) -> Iterator[Row]:
-        """The records. A quote that nobody closes takes the rows behind it into one cell: it is refused."""
-        number, row, end = 0, [""], [END]
-        for row in csv.reader(itertools.chain(file, end), delimiter=self._delimiter):
-            number += 1
-            if row != end:
-                yield number, row
-        if row != end:
-            raise refused("FILE_CORRUPT", format="csv", record=number)
-
-    def keyed_rows(self, sheet: Sheet) -> Iterator[KeyedRow]:
-        raise AssertionError("a CSV has a header")
-
-    def merges(self, sheet: Sheet) -> list[Merge]:
-        return []
-
-    def keep_zeros(self, sheet: Sheet, columns: set[int]) -> None:
-        """Texts keep their zeros by themselves."""
+    def close(self) -> None:
+        self._file.close()
 
 
-class Json:
+class _Records(InBlocks):
+    """The records of a CSV, by the standard reader; texts without a quote in them are just split."""
+
+    def __init__(self, file: io.TextIOWrapper, delimiter: str) -> None:
+        self._file = file
+        self._delimiter = delimiter
+        self._last = 0  # the number of the last record
+        self._one_by_one = self._records(file)
+
+    def __next__(self) -> Row:
+        with _reading():
+            self._last, row = self._last + 1, next(self._one_by_one)
+            return self._last, row
+
+    def _records(self, lines: Iterator[str]) -> Iterator[list[str]]:
+        records = csv.reader(itertools.chain(lines, (END, END)), delimiter=self._delimiter)
+        for row in iter(records.__next__, [END]):
+            if row and row[-1].endswith(END):
+                raise refused("FILE_CORRUPT", format="csv", line=records.line_num)
+            yield row
+
+    def blocks(self, width: int) -> Iterator[Cells]:
+        with _reading():
+            while text := self._file.read(TEXT_CHARACTERS):
+                text += self._file.readline()
+                yield self._split(text, width) or self._read(text, width)
+
+    def _split(self, text: str, width: int) -> Cells | None:
+        """The records of a text in which lines are records of equal width; None when they may not be."""
+        text = text.replace("\r\n", "\n").removesuffix("\n")
+        if '"' in text or "\r" in text or len(text) > csv.field_size_limit():
+            return None
+        # The ends of the lines stay as a blank column of their own: that they are one proves the width.
+        end = f"{self._delimiter}\n{self._delimiter}"
+        cells = (text.replace("\n", end) + end[:2]).split(self._delimiter)
+        rows = text.count("\n") + 1
+        columns = len(cells) // rows
+        if columns <= width or cells[columns - 1 :: columns] != ["\n"] * rows:
+            return None
+        first, self._last = self._last + 1, self._last + rows
+        return Cells(range(first, first + rows), columns, cells)
+
+    def _read(self, text: str, width: int) -> Cells:
+        """The records that begin in the text; the last one may end behind it."""
+        own = io.StringIO(text, newline="")
+        records = self._records(itertools.chain(own, self._file))
+        rows = []
+        while own.tell() < len(text):
+            self._last += 1
+            rows.append((self._last, next(records)))
+        return block(rows, width)
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    try:
+        yield
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise refused("FILE_CORRUPT", format="csv", problem=type(error).__name__) from None
+
+
+class Json(Source):
     """An array of objects, or an object of such arrays, each of them a sheet."""
 
     format = "json"
@@ -131,19 +177,10 @@ class Json:
     def sheets(self) -> list[Sheet]:
         return [Sheet(name, keyed=True) for name in self._tables]
 
-    def rows(self, sheet: Sheet) -> Iterator[Row]:
-        raise AssertionError("objects have names, not a header")
-
     def keyed_rows(self, sheet: Sheet) -> Iterator[KeyedRow]:
         for number, found in enumerate(self._tables[sheet.name], start=1):
             values = found if isinstance(found, dict) else {}
             yield number, {name: _plain(value) for name, value in values.items()}
-
-    def merges(self, sheet: Sheet) -> list[Merge]:
-        return []
-
-    def keep_zeros(self, sheet: Sheet, columns: set[int]) -> None:
-        """Texts keep their zeros by themselves."""
 
 
 def _float(text: str) -> float | str:

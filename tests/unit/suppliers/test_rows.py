@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.suppliers import config
-from app.suppliers.reading import cells, header
+from app.suppliers.reading import cells, header, payloads
 from app.suppliers.reading.cells import Truth
+from app.suppliers.reading.payloads import Fact
 from app.suppliers.reading.rows import Bad, SheetRows, Skipped, Tally
 from app.suppliers.reading.rules import Rules
+from app.suppliers.reading.sheets import block
 
 USUAL: dict[str, Any] = {
     "version": 1, "supplier": "acme", "category_key": "goods", "currency": "RUB",
@@ -40,7 +44,15 @@ def read(
     reader = SheetRows(Rules(rules), found, tally=tally)
     if closer:
         reader._template = None
-    return list(reader.read(numbered)), tally
+    told: list[tuple[int, Any]] = []
+    for some in reader.read(numbered):
+        good = [
+            (number, list(map(Fact, row.skus, row.warehouses, row.payloads)))
+            for number, row in some.facts.by_row()
+        ]
+        assert [number for number, _ in good] == sorted(set(some.facts.numbers))
+        told += sorted([*good, *some.bad, *some.skipped], key=itemgetter(0))
+    return told, tally
 
 
 def payload(what: Any) -> dict[str, Any]:
@@ -199,9 +211,10 @@ def surrogate_free(rows: list[list[Any]]) -> bool:
 
 
 @settings(deadline=None, max_examples=300)
-@given(st.lists(LIKELY | ROW, max_size=6).filter(surrogate_free))
-def test_the_quick_look_says_what_the_closer_look_says(rows: list[list[Any]]) -> None:
-    quick, quick_tally = read([["A", *[None] * 9], *rows], FULL, **EVERYTHING)
+@given(st.lists(LIKELY | ROW, max_size=6).filter(surrogate_free), st.sampled_from([0, 1, 20_000]))
+def test_the_quick_look_says_what_the_closer_look_says(rows: list[list[Any]], remembered: int) -> None:
+    with mock.patch.object(payloads, "REMEMBERED", remembered):  # beyond, plain texts are told at sight
+        quick, quick_tally = read([["A", *[None] * 9], *rows], FULL, **EVERYTHING)
     closer, closer_tally = read([["A", *[None] * 9], *rows], FULL, closer=True, **EVERYTHING)
     assert quick == closer
     assert (quick_tally, closer_tally) == (closer_tally, quick_tally)
@@ -213,9 +226,34 @@ def test_the_quick_look_is_what_good_rows_are_read_by() -> None:
     template = SheetRows(Rules(rules), found, tally=Tally())._template
     assert template is not None
     row = ["A-1", "Bolt", 10.005, ">5", "B", "S", "rub", 12.0, 7.0, "n"]
-    facts, rounded = template.facts(row) or ([], False)
-    assert len(facts) == 1 and rounded
-    assert template.facts([*row[:6], "USD", *row[7:]]) is None
+    plain = template.facts(block([(2, row), (3, [*row[:6], "USD", *row[7:]])], 0))
+    assert (plain.facts.numbers, plain.rounded) == ([2], 1)
+
+
+@pytest.mark.parametrize(
+    ("column", "at_sight", "odd"),
+    [
+        (
+            ["A-1", "0012", "Б7", "x_"], "code",
+            ["A~1", "1E5", "12.0", "12,0", " A", "A ", "A B", "", "Ａ", 'A"', "A\\", 5.0],
+        ),
+        (
+            ["a", "Шина зимняя", "x - y"], "text",
+            ["a  b", " a", "a ", "", "a\u00a0b", "и\u0306", 'a"', "a\\b", None],
+        ),
+    ],
+)  # fmt: skip
+def test_texts_that_come_to_themselves_are_told_at_sight(
+    column: list[Any], at_sight: str, odd: list[Any]
+) -> None:
+    tell = {"code": payloads.are_codes_at_sight, "text": payloads.are_texts_at_sight}[at_sight]
+    asked: list[Any] = []
+    with mock.patch.object(payloads, "REMEMBERED", 0):
+        known = payloads.Fragments(lambda cell: asked.append(cell) or b"closer", at_sight=tell)  # type: ignore[func-returns-value]
+        assert known.of(column) == [payloads.spelled(cell) for cell in column] and asked == []
+        for cell in odd:
+            assert known.of([*column, cell])[-1] == b"closer"
+            assert known.of([cell]) == [b"closer"]
 
 
 @pytest.mark.parametrize(
