@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
-from app.suppliers.reading.cells import Cell
+from app.suppliers.reading.cells import LONG_NUMBER, Cell
 from app.suppliers.reading.sheets import Cells
 
 Fields: TypeAlias = dict[str, Any]
 
-REMEMBERED = 20_000
+REMEMBERED = 10_000
 """Different cells of a column whose fragments are kept: names, prices; not every code of a long list."""
 
 STOCK = "qty"
@@ -101,7 +101,7 @@ class Fragments(dict[Cell, Any]):
     def __init__(
         self, fragment: Callable[[Cell], bytes | None], *, at_sight: Callable[[str], bool] | None = None
     ) -> None:
-        """`at_sight` tells of many texts in one whether each comes to itself."""
+        """`at_sight` tells of many texts in one whether each comes to itself; so does a whole number then."""
         super().__init__()
         self._fragment = fragment
         self._at_sight = at_sight
@@ -115,8 +115,8 @@ class Fragments(dict[Cell, Any]):
     def of(self, cells: list[Cell]) -> list[Any]:
         """The fragment of each cell."""
         if self._at_sight and len(self) >= REMEMBERED:  # hardly any cell of this column comes twice
-            found = _plain_texts(cells, self._at_sight)
-            if found is not None:
+            found = _plain_texts(cells, self._at_sight) or _plain_numbers(cells)
+            if found:
                 return found
         return list(map(self.__getitem__, cells))
 
@@ -134,6 +134,15 @@ def _plain_texts(cells: list[Cell], at_sight: Callable[[str], bool]) -> list[byt
         return None
     found = f'"{joined}"'.replace(_BETWEEN, '"~"').encode().split(b"~")
     return found if len(found) == len(cells) else None
+
+
+def _plain_numbers(cells: list[Cell]) -> list[bytes] | None:
+    """The spelling of whole numbers; None when one may be none."""
+    if set(map(type, cells)) != {float} or not all(map(float.is_integer, cells)):
+        return None
+    if not -LONG_NUMBER < min(cells) <= max(cells) < LONG_NUMBER:
+        return None
+    return [b'"%d"' % int(cell) for cell in cells]
 
 
 _ODD_BLANKS = ("  ", " ~", "~ ", "~~")

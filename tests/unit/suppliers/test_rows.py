@@ -235,7 +235,7 @@ def test_the_quick_look_is_what_good_rows_are_read_by() -> None:
     [
         (
             ["A-1", "0012", "Б7", "x_"], "code",
-            ["A~1", "1E5", "12.0", "12,0", " A", "A ", "A B", "", "Ａ", 'A"', "A\\", 5.0],
+            ["A~1", "1E5", "12.0", "12,0", " A", "A ", "A B", "", "Ａ", 'A"', "A\\", 5.0, 1e15],
         ),
         (
             ["a", "Шина зимняя", "x - y"], "text",
@@ -251,9 +251,12 @@ def test_texts_that_come_to_themselves_are_told_at_sight(
     with mock.patch.object(payloads, "REMEMBERED", 0):
         known = payloads.Fragments(lambda cell: asked.append(cell) or b"closer", at_sight=tell)  # type: ignore[func-returns-value]
         assert known.of(column) == [payloads.spelled(cell) for cell in column] and asked == []
+        assert known.of([12.0, -0.0]) == [b'"12"', b'"0"'] and asked == []
         for cell in odd:
             assert known.of([*column, cell])[-1] == b"closer"
-            assert known.of([cell]) == [b"closer"]
+            assert cell == 5.0 or known.of([cell]) == [b"closer"]
+        for number in (1.5, 1e15, -1e15, float("nan"), 1, None):
+            assert known.of([2.0, number])[-1] == b"closer"
 
 
 @pytest.mark.parametrize(
