@@ -76,6 +76,7 @@ def _list(_: argparse.Namespace, found: Services) -> int:
         about = history.overview(found, supplier)
         age = f"{about.age_seconds / 3600:.1f} h" if about.age_seconds is not None else "-"
         last = about.last.status if about.last else "-"
+        age += ", too old" if about.too_old else ""
         facts = str(about.current.fact_count) if about.current else "-"
         print(supplier, facts, age, last, (about.last and about.last.reason_code) or "-", sep="\t")
     return 0

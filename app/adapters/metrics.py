@@ -34,7 +34,13 @@ supplier_alerts = Counter(
     "headworks_supplier_alerts_total", "What somebody should look at, by code.", ["supplier", "code"]
 )
 supplier_current_age_seconds = Gauge(
-    "headworks_supplier_current_age_seconds", "Age of the state that is published.", ["supplier"],
+    "headworks_supplier_current_age_seconds",
+    "Age of the state that is published.",
+    ["supplier"],
+    multiprocess_mode="mostrecent",
+)
+supplier_state_too_old = Gauge(
+    "headworks_supplier_state_too_old", "1 while the published state is older than it may be.", ["supplier"],
     multiprocess_mode="mostrecent",
 )  # fmt: skip
 

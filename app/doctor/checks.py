@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.adapters import blobs, broker, database, dispatch, migrations
 from app.adapters.settings import Settings
 from app.doctor import store
 from app.kernel import errors
 from app.kernel.clock import Clock
+from app.suppliers import history, services
 
 OLDEST_POSTGRESQL = 150_000  # UNIQUE NULLS NOT DISTINCT
 CLOCK_SECONDS = 60.0  # object stores refuse requests that are signed much later, webhooks' receivers too
@@ -19,6 +21,7 @@ FREE_BYTES = 2 << 30
 WAITING_SECONDS = 60.0
 ROLES = (
     "intake", "parse", "promote", "cleanup", "requeue", "dispatch", "relay", "read", "access", "webhooks",
+    "suppliers",
 )  # fmt: skip
 
 
@@ -171,6 +174,24 @@ def _work(of: Examined) -> str:
     return f"{found.uploads} uploads wait, {found.deferred} are put off."
 
 
+def _suppliers(of: Examined) -> str:
+    found = replace(services.connect(of.settings, of.db), clock=of.clock)
+    names = found.layout.suppliers()
+    for folder in (found.layout.root, *map(found.layout.inbox, names)):
+        if folder.exists() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            raise Ill(
+                f"This user may not write in {folder}.", "Lists are moved out of it: let the fleet's user."
+            )
+    old = [name for name in names if history.overview(found, name).too_old]
+    if old:
+        raise Ill(
+            f"What is published of {', '.join(old)} is too old.",
+            "Ask for a list, or see why the last one was refused: headworks supplier list.",
+            works=True,
+        )
+    return f"{len(names)} suppliers." if names else "There are none yet."
+
+
 CHECKS: dict[str, Callable[[Examined], str]] = {
     "database": _database,
     "schema": _schema,
@@ -180,4 +201,5 @@ CHECKS: dict[str, Callable[[Examined], str]] = {
     "disk": _disk,
     "storage": _storage,
     "work": _work,
+    "suppliers": _suppliers,
 }

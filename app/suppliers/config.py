@@ -198,9 +198,10 @@ class Drop(_Part):
 
 
 class Guards(_Part):
-    """Comparisons with what is published."""
+    """Comparisons with what is published, and how old that may be."""
 
     max_sku_drop_ratio: Drop = Drop()
+    max_state_age_hours: Annotated[int, Field(ge=1, le=87_600)] | None = 48
 
 
 class Retention(_Part):
@@ -258,6 +259,8 @@ class Config(_Part):
             raise ValueError("the key names a warehouse, and no column does")
         if self.columns.qty.warehouses and self.columns.warehouse is not None:
             raise ValueError("the warehouse is a column or a row's cell, not both")
+        if self.duplicates == "sum" and by_warehouse and "warehouse" not in self.key:
+            raise ValueError("stock of several warehouses is summed under the key [sku, warehouse] only")
         keys = [f"{name}_minor" if one.type == "money" else name for name, one in self.extra.items()]
         if FIELDS & {*self.extra, *keys} or len(set(keys)) < len(keys):
             raise ValueError("an extra field has the name of a field")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from app.kernel import errors
-from app.suppliers import codes, durable, manifest
+from app.suppliers import codes, config, durable, manifest
+from app.suppliers.failures import SupplierFailure
 from app.suppliers.layout import RunId, check_supplier
 from app.suppliers.manifest import Manifest
 from app.suppliers.services import Services
@@ -25,6 +27,7 @@ class Overview:
     supplier: str
     current: Published | None
     age_seconds: float | None
+    too_old: bool  # by the supplier's config
     last: Manifest | None  # the newest run that has ended
 
 
@@ -32,11 +35,14 @@ def overview(services: Services, supplier: str) -> Overview:
     """What is published of the supplier and how its last list fared."""
     check_supplier(supplier)
     current = services.states.current(supplier)
-    age = None
+    age, too_old = None, False
     if current is not None:
         published_at = datetime.fromisoformat(current.published_at)
         age = (services.clock.now() - published_at).total_seconds()
-    return Overview(supplier, current, age, next(iter(runs(services, supplier, limit=1)), None))
+        with suppress(SupplierFailure):  # without a config nothing is too old; its next run says so
+            limit = config.load(services.layout.config(supplier), supplier).guards.max_state_age_hours
+            too_old = limit is not None and age > limit * 3600
+    return Overview(supplier, current, age, too_old, next(iter(runs(services, supplier, limit=1)), None))
 
 
 def runs(services: Services, supplier: str, *, limit: int) -> list[Manifest]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime
 
 from app.adapters import logs, metrics
 from app.adapters.dispatch import Dispatch
 from app.kernel import errors
-from app.suppliers import config, inbox, run
+from app.suppliers import config, history, inbox, run
 from app.suppliers.failures import SupplierFailure
 from app.suppliers.journal import Journal
 from app.suppliers.locks import Busy
@@ -66,9 +65,9 @@ def observed(services: Services, supplier: str) -> run.Outcome:
 
 
 def measure(services: Services) -> None:
-    """The metrics know how old each current state is."""
+    """The metrics know how old each current state is, and which are too old."""
     for supplier in services.layout.suppliers():
-        current = services.states.current(supplier)
-        if current is not None:
-            age = services.clock.now() - datetime.fromisoformat(current.published_at)
-            metrics.supplier_current_age_seconds.labels(supplier).set(age.total_seconds())
+        about = history.overview(services, supplier)
+        if about.age_seconds is not None:
+            metrics.supplier_current_age_seconds.labels(supplier).set(about.age_seconds)
+            metrics.supplier_state_too_old.labels(supplier).set(about.too_old)

@@ -95,19 +95,35 @@ class _Records(InBlocks):
         self._file = file
         self._delimiter = delimiter
         self._last = 0  # the number of the last record
+        self._widest = 0  # of the records so far, in cells
         self._one_by_one = self._records(file)
 
     def __next__(self) -> Row:
         with _reading():
-            self._last, row = self._last + 1, next(self._one_by_one)
-            return self._last, row
+            self._last += 1
+            return self._last, next(self._one_by_one)
 
     def _records(self, lines: Iterator[str]) -> Iterator[list[str]]:
         records = csv.reader(itertools.chain(lines, (END, END)), delimiter=self._delimiter)
+        read = 0
         for row in iter(records.__next__, [END]):
-            if row and row[-1].endswith(END):
-                raise refused("FILE_CORRUPT", format="csv", line=records.line_num)
+            several_lines = records.line_num > read + 1
+            if several_lines and (row[-1].endswith(END) or self._swallows(row)):
+                raise refused("FILE_CORRUPT", format="csv", record=self._last)
+            read, self._widest = records.line_num, max(self._widest, len(row))
             yield row
+
+    def _swallows(self, row: list[str]) -> bool:
+        """Whether a record of several lines is several records, taken into one cell by a stray quote.
+
+        Its lines are then whole rows by themselves; those of a long text are not.
+        """
+        marks = self._widest - 1
+        for before, cell in enumerate(row):
+            first, *others = (line.count(self._delimiter) for line in _ENDS.split(cell))
+            if others and marks > 1 and ((first and before + first == marks) or marks in others[:-1]):
+                return True
+        return False
 
     def blocks(self, width: int) -> Iterator[Cells]:
         with _reading():
@@ -128,6 +144,7 @@ class _Records(InBlocks):
         if columns <= width or cells[columns - 1 :: columns] != ["\n"] * rows:
             return None
         first, self._last = self._last + 1, self._last + rows
+        self._widest = max(self._widest, columns - 1)
         return Cells(range(first, first + rows), columns, cells)
 
     def _read(self, text: str, width: int) -> Cells:
@@ -139,6 +156,9 @@ class _Records(InBlocks):
             self._last += 1
             rows.append((self._last, next(records)))
         return block(rows, width)
+
+
+_ENDS = re.compile(r"\r\n|\r|\n")
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from app.doctor import checks
 from app.kernel.clock import SystemClock
 from tests.conftest import Servers, SetClock
 from tests.integration.one_database import database_url, emptied  # noqa: F401
+from tests.integration.suppliers.tree import A, tree
 
 OwnerSql = Callable[[str], list[Any]]
 
@@ -147,3 +149,31 @@ def test_uploads_that_wait_too_long_are_told(settings: Settings, emptied: None, 
     found = finding(settings, "work")
     assert found.state == "warning"
     assert "1 uploads wait, the oldest for 30" in found.found
+
+
+def test_an_old_state_of_a_supplier_is_told(settings: Settings, tmp_path: Path) -> None:
+    mine = tree(tmp_path)
+    here = replace(
+        settings, suppliers_dir=str(mine.layout.root), supplier_configs_dir=str(mine.layout.configs)
+    )
+    mine.configure()
+    mine.put(A)
+    assert mine.run().status == "PASS"
+    assert finding(here, "suppliers").state == "ok"
+    found = finding(here, "suppliers", clock=SetClock(time=SystemClock().now() + timedelta(hours=49)))
+    assert (found.state, "acme" in found.found) == ("warning", True)
+
+
+def test_a_folder_that_lists_cannot_leave_is_told(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tree(tmp_path)
+    here = replace(
+        settings, suppliers_dir=str(mine.layout.root), supplier_configs_dir=str(mine.layout.configs)
+    )
+    inbox = mine.put(A).parent
+    may = os.access
+    # Root may write everywhere; whether another user may is for the system to say.
+    monkeypatch.setattr(os, "access", lambda path, mode: path != inbox and may(path, mode))
+    found = finding(here, "suppliers")
+    assert (found.state, str(inbox) in found.found) == ("failed", True)

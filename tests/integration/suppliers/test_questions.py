@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from app.adapters import metrics
 from app.kernel import errors
 from app.suppliers import check, diff, history, retention, trace, watch
 from app.suppliers.journal import Journal
 from app.suppliers.locks import Busy
-from tests.integration.suppliers.tree import HEADER, A, B, Tree, tree
+from tests.integration.suppliers.tree import CONFIG, HEADER, A, B, Tree, tree
 
 SPOILED = "\n".join(
     [HEADER, "A-1;Bolt;11;4", *(f"B-{n};Pin;1;1" for n in range(12)), "A-2;Nut;free;1"]
@@ -99,6 +101,21 @@ def test_the_overview_tells_what_is_published_and_how_the_last_list_fared(mine: 
     assert found.current is not None and found.current.run_id == first
     assert found.age_seconds is not None and 80 < found.age_seconds < 200
     assert found.last is not None and found.last.reason_code == "HEADER_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("guards", "hours", "too_old"), [({}, 47, 0), ({}, 49, 1), ({"max_state_age_hours": None}, 9000, 0)]
+)
+def test_a_state_is_too_old_when_its_config_says_so(
+    guards: dict[str, Any], hours: int, too_old: int, mine: Tree
+) -> None:
+    published(mine, A)
+    config = {**CONFIG, "guards": guards}
+    mine.write_config(config)
+    later(mine, seconds=hours * 3600)
+    watch.measure(mine.services)
+    assert history.overview(mine.services, "acme").too_old == bool(too_old)
+    assert metrics.supplier_state_too_old.labels("acme")._value.get() == too_old
 
 
 # -- what goes

@@ -148,6 +148,26 @@ def test_a_quote_that_nobody_closes_refuses_the_list(tmp_path: Path) -> None:
     assert refusal(HEAD + rows + 'B-1;"15 inch;1;1', tmp_path) == "FILE_CORRUPT"
 
 
+@pytest.mark.parametrize(
+    "between",
+    [
+        'B-1;"15 inch;1;1\nC-1;x;1;1\nD-1;x;1;1\nE-1;"16 inch;1;1\n',  # two stray quotes
+        'B-1;"15 inch;1;1\nC-1;16" inch;1;1\n',  # in neighbours
+        'B-1;x;1;"1\nC-1;x;1;1\nD-1;x;1;"1\n',  # in the last column
+        'B-1;"15 inch;1;1\r\nC-1;x;1;1\r\nD-1;"x";1;1\r\n',
+    ],
+)
+def test_quotes_that_take_rows_into_one_cell_refuse_the_list(between: str, tmp_path: Path) -> None:
+    rows = "".join(f"A-{number};x;1;1\n" for number in range(20))
+    assert refusal(HEAD + rows + between + rows.replace("A-", "Z-"), tmp_path) == "FILE_CORRUPT"
+
+
+def test_a_text_of_many_lines_with_delimiters_in_it_is_kept(tmp_path: Path) -> None:
+    text = "for summer; winter\nand; all; year\n;\n"
+    found = read(HEAD + f'A-1;"{text}";1;1\n' + "A-2;x;1;1\n", tmp_path)
+    assert (found.good_rows, found.bad_rows) == (2, 0)
+
+
 def test_quotes_and_line_breaks_in_cells_are_kept(tmp_path: Path) -> None:
     read(HEAD + 'A-1;15" rim;1;1\nA-2;"two\nlines ""x""";1;1', tmp_path)
     assert [fact["name"] for fact in payloads(tmp_path)] == ['15" rim', 'two lines "x"']

@@ -66,6 +66,7 @@ def test_without_every_limit_nothing_is_read(missing: str, tmp_path: Path) -> No
         {"sheets": [{"name": "A", "category_key": "a"}]},  # and a category of all
         {"key": ["warehouse"]},
         {"key": ["sku", "warehouse"]},  # no column names one
+        {"duplicates": "sum", "columns": {**GOOD["columns"], "warehouse": {"from": "Store"}}},  # of which?
         {"columns": {**GOOD["columns"], "qty": {"from": "Stock", "fixed": 1}}},
         {"columns": {**GOOD["columns"], "qty": {"from": "Stock", "words": {"есть": 1, "ЕСТЬ ": 2}}}},
         {"extra": {"sku": {"from": "Other"}}},
