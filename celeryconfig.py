@@ -46,6 +46,9 @@ broker_connection_max_retries = None  # the default gives up after 100
 worker_cancel_long_running_tasks_on_connection_loss = False  # a broker blip must not kill good work
 
 worker_soft_shutdown_timeout = 3  # with REMAP_SIGTERM=SIGQUIT: work is handed back within 10 s
+# A job whose process ended without an answer is given up that soon: with the default of 10 s the stop of a
+# worker takes longer than it may. Its lease has handed the work on anyway.
+worker_lost_wait = 2
 worker_max_tasks_per_child = 1000  # a rare renewal; frequent ones cause hangs
 worker_max_memory_per_child = 400_000  # KiB
 worker_proc_alive_timeout = 30  # the default of 4 s is too short for a busy machine's imports

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -10,6 +11,7 @@ from typing import Any
 
 from celery.signals import (
     celeryd_init,
+    task_postrun,
     task_prerun,
     task_received,
     worker_process_init,
@@ -38,7 +40,12 @@ suppliers = suppliers_services.connect(settings, current.db)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
 """What ends a pool process: the second with REMAP_SIGTERM=SIGQUIT, as the Procfile is run."""
 
+ANSWER_SECONDS = 5
+"""For so long a process that is stopped may tell how its last task went: its parent may be waiting for other
+processes for the time of a soft shutdown, and does not listen meanwhile."""
+
 _stopping = threading.Event()
+_in_task = threading.Event()
 
 
 @celeryd_init.connect
@@ -60,13 +67,28 @@ def _begin_child(**_: Any) -> None:
 def _begin_task(**_: Any) -> None:
     # Not when the process begins: the pool sets handlers of its own after that.
     for number in STOP_SIGNALS:
-        signal.signal(number, _hand_back)
+        signal.signal(number, _stop)
+    _in_task.set()
 
 
-def _hand_back(_signum: int, _frame: object) -> None:
-    """Asked to stop: the work at hand is given back rather than lost to a lease that runs out."""
-    if not leases.ask_to_stop():
-        raise SystemExit(0)
+@task_postrun.connect
+def _end_task(**_: Any) -> None:
+    _in_task.clear()
+    if leases.is_stopping():
+        signal.alarm(ANSWER_SECONDS)
+
+
+def _stop(_signum: int, _frame: object) -> None:
+    """Asked to stop: work that looks for the wish is given back, and any other ends as if it were killed.
+
+    No exception: one could strike while the process tells its parent how a task went, and the parent
+    would wait without end for the rest of that. The process ends by itself when it has had the time.
+    """
+    if leases.ask_to_stop():
+        return  # it ends with its task
+    if _in_task.is_set():
+        os._exit(0)
+    signal.alarm(ANSWER_SECONDS)
 
 
 @worker_ready.connect

@@ -16,22 +16,25 @@ log = logs.get(__name__)
 BEATS_PER_LEASE = 4
 
 
-class Interrupted(SystemExit):
-    """The worker is asked to stop: the upload is handed back, and nothing is lost or counted."""
+class Interrupted(BaseException):
+    """The worker is asked to stop: the upload is handed back, and nothing is lost or counted.
+
+    No Exception, so that nobody on its way takes it for a failure of the work.
+    """
 
 
 _stop_asked = threading.Event()
-_held = threading.Event()
+_at_work = threading.Event()
 
 
 def ask_to_stop() -> bool:
-    """This process begins nothing more; whether it holds an upload, which it gives back soon.
+    """This process begins nothing more; whether it is at work that looks for the wish by itself.
 
     Only a wish, since it comes from a signal: an exception out of a handler could strike anywhere,
     also within the driver, which hides it. The work looks for the wish between its steps.
     """
     _stop_asked.set()
-    return _held.is_set()
+    return _at_work.is_set()
 
 
 def is_stopping() -> bool:
@@ -42,11 +45,11 @@ def is_stopping() -> bool:
 @contextmanager
 def at_work() -> Iterator[None]:
     """A wish to stop interrupts nothing while the block runs, which looks for it by itself."""
-    _held.set()
+    _at_work.set()
     try:
         yield
     finally:
-        _held.clear()
+        _at_work.clear()
 
 
 class Lease:
@@ -63,7 +66,7 @@ class Lease:
         Conflict once another worker may have it, Interrupted when this one is asked to stop.
         """
         if _stop_asked.is_set():
-            raise Interrupted(0)
+            raise Interrupted
         if self._lost.is_set():
             raise errors.Conflict(f"The lease on upload {self._claim.upload_id} is lost.")
 
@@ -96,10 +99,8 @@ def held(db: database.Database, claim: Claim, *, lease_seconds: float) -> Iterat
         target=lease.beat, args=(db,), kwargs={"lease_seconds": lease_seconds}, daemon=True
     )
     heart.start()
-    _held.set()
     try:
         yield lease
     finally:
-        _held.clear()
         lease.end()
         heart.join(timeout=lease_seconds)

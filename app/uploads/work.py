@@ -27,16 +27,22 @@ def run_next(services: Services, stage: str, step: Step) -> bool:
 
     When more wait, a hint for the next one is sent first, so that no idle worker stays idle.
     """
-    claim = retries.call(lambda: _claim(services, stage), services.clock)
-    if claim is None:
-        return False
+    with leases.at_work():
+        claim = (
+            None if leases.is_stopping() else retries.call(lambda: _claim(services, stage), services.clock)
+        )
+        if claim is not None:
+            _work_on(services, stage, claim, step)
+        return claim is not None
+
+
+def _work_on(services: Services, stage: str, claim: Claim, step: Step) -> None:
     began = services.clock.monotonic()
     log.info("upload_claimed", stage=stage, upload_id=str(claim.upload_id), attempt=claim.attempts)
     with leases.held(services.db, claim, lease_seconds=services.settings.lease_seconds) as lease:
         services.dispatch.send(TASKS[stage])
         _run(services, claim, lease, step)
     metrics.stage_seconds.labels(stage).observe(services.clock.monotonic() - began)
-    return True
 
 
 def _claim(services: Services, stage: str) -> Claim | None:
@@ -61,7 +67,6 @@ def _run(services: Services, claim: Claim, lease: Lease, step: Step) -> None:
         step(services, claim, lease)
     except leases.Interrupted:
         _release(services, claim, why="the worker was asked to stop")
-        raise
     except errors.Conflict as error:
         # Another worker has it: whatever this one wrote since was refused.
         log.warning("work_abandoned", upload_id=str(claim.upload_id), reason=error.sentence)
