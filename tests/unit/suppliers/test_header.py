@@ -146,7 +146,8 @@ def test_a_row_with_half_of_the_names_is_a_header_that_lacks_one(
 
 
 def test_what_is_missing_is_told_of_the_row_that_comes_nearest() -> None:
-    refused = refusal(["Код", "Цена"], ["Код", "Остаток", "Склад"], ["Цена", "Код"], **WITH_STORE)
+    nearest, as_near = ["Код", "Остаток", "Склад"], ["Цена", "Остаток", "Склад"]
+    refused = refusal(["Код", "Цена"], nearest, as_near, ["Цена", "Код"], **WITH_STORE)
     assert refused == ("COLUMN_MISSING", {"column": "Цена"})
 
 
@@ -203,11 +204,11 @@ def test_two_rows_are_composed_and_a_blank_or_equal_part_is_told_once() -> None:
 
 
 def test_a_merged_range_has_its_name_in_every_cell_and_no_further() -> None:
-    top = ["Код", "Цена", None, "Склад", None]
-    bottom = [None, "розн", "опт", "резерв", "остаток"]
+    top = ["Код", "Цена", None, "Склад", None, None]
+    bottom = [None, "розн", "опт", "резерв", "остаток", "Наименование"]
     assert refusal(top, bottom, **TWO)[0] == "HEADER_NOT_FOUND"
     merges = [(1, 2, 0, 0), (1, 1, 1, 2), (1, 1, 3, 4)]
-    assert find(top, bottom, merges=merges, **TWO).columns == {"sku": 0, "price": 2, "qty": 4}
+    assert find(top, bottom, merges=merges, **TWO).columns == {"sku": 0, "price": 2, "qty": 4, "name": 5}
     short = [(1, 2, 0, 0), (1, 1, 1, 2)]
     assert refusal(top, bottom, merges=short, **TWO) == ("COLUMN_MISSING", {"column": "Склад / остаток"})
     elsewhere = [(2, 2, 1, 2), (2, 2, 3, 4)]
