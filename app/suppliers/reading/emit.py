@@ -195,9 +195,10 @@ class _Emitter:
     def _header(self, source: Source, sheet: Sheet, rows: Iterator[Row]) -> header.Header:
         config = self._config
         if config.header.rows == 0:
-            return header.by_number(config)
-        merges = source.merges(sheet) if config.header.rows == 2 else []
-        found = header.find(config, rows, merges)
+            found = header.by_number(config)
+        else:
+            merges = source.merges(sheet) if config.header.rows == 2 else []
+            found = header.find(config, rows, merges)
         codes = {found.columns["sku"], found.columns.get("sku.fallback")}
         codes |= {
             found.columns.get(f"extra.{name}") for name, extra in config.extra.items() if extra.type == "code"

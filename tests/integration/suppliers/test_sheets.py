@@ -351,6 +351,20 @@ def test_what_a_blank_code_falls_back_on_keeps_its_zeros_too(tmp_path: Path) -> 
     assert [one["sku"] for one in payloads(tmp_path)] == ["00077", "00000005"]
 
 
+BY_NUMBER: dict[str, Any] = {
+    "header": {"rows": 0},
+    "columns": {"sku": {"from": 1}, "name": {"from": 2}, "price": {"from": 3}, "qty": {"from": 4}},
+}
+
+
+def test_a_code_keeps_its_zeros_in_a_list_without_a_header(tmp_path: Path) -> None:
+    def change(book: openpyxl.Workbook) -> None:
+        book.worksheets[0]["A1"].number_format = book.worksheets[0]["C1"].number_format = "00000"
+
+    read_here(workbook({"Лист1": [[42, "x", 12, 1]]}, change), tmp_path, **BY_NUMBER)
+    assert [(one["sku"], one["price_minor"]) for one in payloads(tmp_path)] == [("00042", 1200)]
+
+
 # -- names of files
 
 PAGE = (
