@@ -18,6 +18,7 @@ import python_calamine
 import xlrd
 
 from app.suppliers.config import Input
+from app.suppliers.reading.binary_parts import BinaryParts
 from app.suppliers.reading.cells import CELL_ERROR, LONG_NUMBER, Truth
 from app.suppliers.reading.limits import Limits
 from app.suppliers.reading.sheets import Merge, Row, Sheet, Source, refused
@@ -36,7 +37,7 @@ class Calamine(Source):
         self.format = format
         self._file = path.open("rb")
         try:
-            self._parts = Parts(path, limits) if format == "xlsx" else None
+            self._parts = Parts(path, limits) if format == "xlsx" else BinaryParts(path, limits)
             # By its content: given a path, calamine believes the name.
             self._book = python_calamine.CalamineWorkbook.from_filelike(self._file)
         except python_calamine.PasswordError:
@@ -48,8 +49,7 @@ class Calamine(Source):
 
     def close(self) -> None:
         self._file.close()
-        if self._parts:
-            self._parts.close()
+        self._parts.close()
 
     def sheets(self) -> list[Sheet]:
         visible = python_calamine.SheetVisibleEnum.Visible
@@ -64,7 +64,7 @@ class Calamine(Source):
         if self._open is None or self._open[0] != sheet.name:
             self._open = None
             try:
-                found = self._parts.scan(sheet.name) if self._parts else Found()
+                found = self._parts.scan(sheet.name)
                 self._open = sheet.name, self._book.get_sheet_by_name(sheet.name), found
             except (python_calamine.CalamineError, zipfile.BadZipFile, OSError, EOFError) as error:
                 raise refused("FILE_CORRUPT", format=self.format, problem=type(error).__name__) from None
@@ -77,10 +77,9 @@ class Calamine(Source):
             return
         indent = [None] * opened.start[1]
         odd_rows = {row for row, _ in found.faults}
-        truths = found.truths or self._parts is None
         for number, cells in enumerate(opened.iter_rows(), start=1):
             row = indent + cells if indent else cells
-            if truths:
+            if found.truths:
                 row = [_TRUTHS[cell] if type(cell) is bool else cell for cell in row]
             if number in odd_rows:
                 _put_faults(row, number, found)
@@ -116,7 +115,7 @@ def _put_zeros(row: list[Any], number: int, columns: set[int], found: Found) -> 
 
 def _padded(cell: Any, digits: int) -> Any:
     """A code as its format shows it; numbers that are no code stay what they are."""
-    if isinstance(cell, float) and 0 <= cell < LONG_NUMBER and cell.is_integer():
+    if isinstance(cell, int | float) and 0 <= cell < LONG_NUMBER and cell == int(cell):
         return str(int(cell)).zfill(digits)
     return cell
 

@@ -85,14 +85,12 @@ class Parts:
         book, relations = self._tree("xl/workbook.xml"), self._tree("xl/_rels/workbook.xml.rels")
         if book is None or relations is None:
             return {}
-        targets = {one.get("Id"): one.get("Target", "").replace("\\", "/") for one in relations}
+        targets = targets_of(relations)
         found = {}
         for sheet in book.iter():
             if _local(sheet) == "sheet":
-                key = next((v for k, v in sheet.attrib.items() if k.rpartition("}")[2] == "id"), None)
-                target = targets.get(key, "")
-                path = target.lstrip("/") if target.startswith("/") else posixpath.join("xl", target)
-                found[sheet.get("name", "")] = posixpath.normpath(path).lower()
+                key = next((v for k, v in sheet.attrib.items() if k.rpartition("}")[2] == "id"), "")
+                found[sheet.get("name", "")] = part_of(targets.get(key, ""))
         return found
 
     def _zero_masks(self) -> dict[int, int]:
@@ -154,6 +152,18 @@ class Parts:
                     piece, rest = rest, b""
                 yield piece + end
         yield rest
+
+
+def targets_of(relations: Element | None) -> dict[str, str]:
+    """Where the relations of a workbook lead to, by their keys."""
+    found = relations if relations is not None else ()
+    return {one.get("Id", ""): one.get("Target", "").replace("\\", "/") for one in found}
+
+
+def part_of(target: str) -> str:
+    """The part that a relation of the workbook leads to, as names of parts are compared."""
+    path = target.lstrip("/") if target.startswith("/") else posixpath.join("xl", target)
+    return posixpath.normpath(path).lower()
 
 
 def _look_for_end(chunk: bytes, found: Found) -> None:

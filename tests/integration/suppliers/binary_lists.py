@@ -164,29 +164,41 @@ class Error:
     formula: bool = False
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A number under a format of its own."""
+
+    number: float | Packed
+    format: str
+
+
 VISIBLE, HIDDEN, VERY_HIDDEN = 0, 1, 2
 _PART = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>'
 _RELATION = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _BINARY = "application/vnd.ms-excel"
 
 
-def xlsb(tables: dict[str, Table], *, states: dict[str, int] | None = None) -> bytes:
-    """A binary workbook with these sheets."""
+def xlsb(
+    tables: dict[str, Table], *, states: dict[str, int] | None = None, corner: tuple[int, int] | None = None
+) -> bytes:
+    """A binary workbook with these sheets, and a text in the corner of each."""
     shared: list[str] = []
-    bodies = [_xlsb_sheet(table, shared) for table in tables.values()]
+    formats = ["General"]
+    bodies = [_xlsb_sheet(table, corner, shared, formats) for table in tables.values()]
     book = _bin(131) + _bin(143)
     for number, name in enumerate(tables, start=1):
         state = (states or {}).get(name, VISIBLE)
         book += _bin(156, struct.pack("<II", state, number) + _wide(f"rId{number}") + _wide(name))
     book += _bin(144) + _bin(132)
     targets = [("worksheet", f"worksheets/sheet{number}.bin") for number in range(1, len(tables) + 1)]
-    targets.append(("sharedStrings", "sharedStrings.bin"))
+    targets += [("sharedStrings", "sharedStrings.bin"), ("styles", "styles.bin")]
     texts = b"".join(_bin(19, b"\0" + _wide(text)) for text in shared)
     parts = {
         "[Content_Types].xml": _content_types(),
         "_rels/.rels": _relations([("officeDocument", "xl/workbook.bin")]),
         "xl/workbook.bin": book,
         "xl/_rels/workbook.bin.rels": _relations(targets),
+        "xl/styles.bin": _styles(formats),
         "xl/sharedStrings.bin": _bin(159, struct.pack("<II", len(shared), len(shared))) + texts + _bin(160),
     }
     parts |= {f"xl/worksheets/sheet{number}.bin": body for number, body in enumerate(bodies, start=1)}
@@ -195,6 +207,21 @@ def xlsb(tables: dict[str, Table], *, states: dict[str, int] | None = None) -> b
         for name, data in parts.items():
             archive.writestr(name, data)
     return out.getvalue()
+
+
+def _styles(formats: list[str]) -> bytes:
+    """The cells' formats behind those of named styles, which are others and count from 0 as well."""
+    numbers = [0, *range(164, 164 + len(formats) - 1)]
+    named = list(zip(numbers, formats, strict=True))[1:]
+    written = [_bin(44, struct.pack("<H", number) + _wide(code)) for number, code in named]
+    styles, cells = (
+        [_bin(47, struct.pack("<HH12x", 0, n)) for n in order] for order in (numbers[::-1], numbers)
+    )
+    parts = [(615, written, 616), (626, styles, 627), (617, cells, 618)]
+    inner = b"".join(
+        _bin(first, struct.pack("<I", len(some))) + b"".join(some) + _bin(last) for first, some, last in parts
+    )
+    return _bin(278) + inner + _bin(279)
 
 
 def _content_types() -> str:
@@ -228,16 +255,26 @@ def _wide(text: str) -> bytes:
     return struct.pack("<I", len(text.encode("utf-16-le")) // 2) + text.encode("utf-16-le")
 
 
-def _xlsb_sheet(table: Table, shared: list[str]) -> bytes:
+def _xlsb_sheet(table: Table, corner: tuple[int, int] | None, shared: list[str], formats: list[str]) -> bytes:
     width = max((len(row) for row in table), default=1)
     body = _bin(129) + _bin(148, struct.pack("<IIII", 0, max(len(table) - 1, 0), 0, width - 1)) + _bin(145)
     for row, cells in enumerate(table):
-        body += _bin(0, struct.pack("<IIHBBBI", row, 0, 300, 0, 0, 0, 0))
+        body += _row(row)
         for column, cell in enumerate(cells):
+            style = 0
+            if isinstance(cell, Shown):
+                formats += [cell.format] if cell.format not in formats else []
+                style, cell = formats.index(cell.format), cell.number
             if cell is not None:
                 kind, data = _xlsb_cell(cell, shared)
-                body += _bin(kind, struct.pack("<II", column, 0) + data)
+                body += _bin(kind, struct.pack("<II", column, style) + data)
+    if corner:
+        body += _row(corner[0]) + _bin(6, struct.pack("<II", corner[1], 0) + _wide(" "))
     return body + _bin(146) + _bin(130)
+
+
+def _row(number: int) -> bytes:
+    return _bin(0, struct.pack("<IIHBBBI", number, 0, 300, 0, 0, 0, 0))
 
 
 def _xlsb_cell(cell: Any, shared: list[str]) -> tuple[int, bytes]:

@@ -18,8 +18,10 @@ from app.suppliers.failures import SupplierFailure
 from tests.integration.suppliers.binary_lists import (
     HIDDEN,
     VERY_HIDDEN,
+    Error,
     Packed,
     Shared,
+    Shown,
     Table,
     biff5,
     encrypted,
@@ -271,6 +273,45 @@ def test_one_is_not_true_in_a_binary_workbook_either(tmp_path: Path) -> None:
     found = read_here(xlsb({"A": [HEAD, ["A-1", "x", 1.0, True], ["A-2", True, 1.0, 1.0]]}), tmp_path)
     assert found.bad_by_reason == {"QTY_UNPARSABLE": 1}
     assert [(one["sku"], one["name"]) for one in payloads(tmp_path)] == [("A-2", "true")]
+
+
+def test_a_code_of_a_binary_workbook_keeps_its_zeros_and_nothing_else_gets_any(tmp_path: Path) -> None:
+    table = [
+        [],  # the places count from the first row of the sheet
+        [None, *HEAD],
+        [None, Shown(42, "00000"), Shown(7, "000"), Shown(1.5, "000"), Shown(3, "000")],
+        [None, Shown(Packed(43), "00000"), "x", 1.0, 4.0],
+        [None, Shown(44, "0.00"), "x", Shown(2, "00000"), 5.0],
+        [None, 45.0, "x", 3.0, 6.0],
+    ]
+    read_here(xlsb({"Лист1": table}), tmp_path)
+    assert figures(tmp_path) == [("00042", 150, 3), ("00043", 100, 4), ("44", 200, 5), ("45", 300, 6)]
+    assert payloads(tmp_path)[0]["name"] == "7"
+
+
+@pytest.mark.parametrize("formula", [False, True])
+def test_an_error_in_a_binary_workbook_refuses_the_row_and_is_never_a_zero(
+    formula: bool, tmp_path: Path
+) -> None:
+    error = Error(formula)
+    table = [
+        [], HEAD, [error, "x", 1.0, 1.0], ["A-2", error, 1.0, 1.0], ["A-3", "x", error, 1.0],
+        ["A-4", "x", 1.0, error], ["A-5", "x", 1.0, None],
+    ]  # fmt: skip
+    patch = {"columns": {"qty": {"blank": "zero"}, "price": {"fallback": "Stock"}}}
+    found = read_here(xlsb({"Лист1": table}), tmp_path, **patch)
+    assert found.bad_by_reason == {"CELL_ERROR": 3}
+    assert [(row["row_number"], row["column"]) for row in bad_rows(tmp_path)] == [
+        (3, "sku"), (5, "price"), (6, "qty"),
+    ]  # fmt: skip
+    assert [(one["sku"], one["name"], one["qty"]) for one in payloads(tmp_path)] == [
+        ("A-2", None, 1), ("A-5", "x", 0),
+    ]  # fmt: skip
+
+
+def test_a_binary_workbook_that_reaches_too_far_is_refused(tmp_path: Path) -> None:
+    content = xlsb({"A": [HEAD, ["A-1", "x", 1.0, 1.0]]}, corner=(1_048_575, 16_383))
+    assert refusal(content, tmp_path) == "FILE_TOO_LARGE"
 
 
 def test_hidden_sheets_of_a_binary_workbook_are_left_out_and_told_of(tmp_path: Path) -> None:
