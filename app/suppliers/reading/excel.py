@@ -10,7 +10,7 @@ import re
 import struct
 import zipfile
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,6 @@ from app.suppliers.reading.cells import CELL_ERROR, LONG_NUMBER, Truth
 from app.suppliers.reading.limits import Limits
 from app.suppliers.reading.sheets import Merge, Row, Sheet, Source, refused
 from app.suppliers.reading.workbook_parts import Found, Parts
-
-A_DATE = date(1900, 1, 1)
-"""Stands for any cell that is a date: no column that is read is one."""
 
 _ZEROS = re.compile(r"0{2,}")
 
@@ -153,11 +150,28 @@ class Xls(Source):
         for index in range(opened.nrows):
             cells = opened.row_values(index)
             if not _PLAIN.issuperset(opened.row_types(index)):
-                cells = [_xls_cell(cell) for cell in opened.row(index)]
+                cells = [self._cell(cell) for cell in opened.row(index)]
             for at in self._coded:
                 if at < len(cells):
                     cells[at] = self._code(opened.cell(index, at), cells[at])
             yield index + 1, cells
+
+    def _cell(self, cell: Any) -> Any:
+        kind = cell.ctype
+        if kind in (xlrd.XL_CELL_TEXT, xlrd.XL_CELL_NUMBER):
+            return cell.value
+        if kind == xlrd.XL_CELL_BOOLEAN:
+            return _TRUTHS[bool(cell.value)]
+        if kind == xlrd.XL_CELL_DATE:
+            return self._moment(cell.value)
+        return CELL_ERROR if kind == xlrd.XL_CELL_ERROR else None
+
+    def _moment(self, value: float) -> Any:
+        try:
+            found = xlrd.xldate.xldate_as_datetime(value, self._book.datemode)
+        except (ValueError, OverflowError):  # no day of any calendar: programs show `#####`
+            return CELL_ERROR
+        return moment(found, has_day=value >= 1)
 
     def _code(self, cell: Any, value: Any) -> Any:
         if cell.ctype != xlrd.XL_CELL_NUMBER or cell.xf_index is None:
@@ -191,12 +205,8 @@ def _open_xls(path: Path, encoding: str | None) -> Any:
 _PLAIN = frozenset((xlrd.XL_CELL_TEXT, xlrd.XL_CELL_NUMBER, xlrd.XL_CELL_EMPTY, xlrd.XL_CELL_BLANK))
 
 
-def _xls_cell(cell: Any) -> Any:
-    kind = cell.ctype
-    if kind in (xlrd.XL_CELL_TEXT, xlrd.XL_CELL_NUMBER):
-        return cell.value
-    if kind == xlrd.XL_CELL_BOOLEAN:
-        return _TRUTHS[bool(cell.value)]
-    if kind == xlrd.XL_CELL_ERROR:
-        return CELL_ERROR
-    return A_DATE if kind == xlrd.XL_CELL_DATE else None
+def moment(found: datetime, *, has_day: bool = True) -> date | time:
+    """A cell that is a date, a time of a day or both, as calamine gives it."""
+    if not has_day:
+        return found.time()
+    return found if found.time() != time() else found.date()

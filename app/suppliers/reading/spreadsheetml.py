@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError
@@ -10,13 +11,15 @@ import defusedxml
 import defusedxml.ElementTree
 
 from app.suppliers.reading.cells import CELL_ERROR, FORMULA_NO_VALUE, Truth
-from app.suppliers.reading.excel import A_DATE
+from app.suppliers.reading.excel import moment
 from app.suppliers.reading.limits import Limits
 from app.suppliers.reading.sheets import refused
 from app.suppliers.reading.tables import Table, Tables
 
 SPACE = "{urn:schemas-microsoft-com:office:spreadsheet}"
 MAX_DEPTH = 100
+NO_DAY = date(1899, 12, 31)
+"""The day of a cell that is a time only."""
 
 
 def opened(path: Path, limits: Limits) -> Tables:
@@ -84,4 +87,14 @@ def _value(cell: Element) -> Any:
         return float(text)
     if kind == "Boolean":
         return Truth.TRUE if text.strip() == "1" else Truth.FALSE
-    return {"Error": CELL_ERROR, "DateTime": A_DATE}.get(kind or "", text)
+    if kind == "DateTime":
+        return _moment(text)
+    return CELL_ERROR if kind == "Error" else text
+
+
+def _moment(text: str) -> Any:
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return CELL_ERROR
+    return moment(found, has_day=found.date() != NO_DAY)

@@ -46,15 +46,20 @@ def book_of(tables: dict[str, Written], *, states: dict[str, int] | None = None)
     """A workbook of Excel 97."""
     book = xlwt.Workbook()
     for name, rows in tables.items():
-        sheet = book.add_sheet(name)
-        sheet.visibility = (states or {}).get(name, 0)
-        for at, row in enumerate(rows):
-            for column, cell in enumerate(row):
-                if isinstance(cell, tuple):
-                    sheet.write(at, column, cell[0], style(cell[1]))
-                elif cell is not None:
-                    sheet.write(at, column, cell)
+        put(book, name, rows)
+        book.get_sheet(name).visibility = (states or {}).get(name, 0)
     return book
+
+
+def put(book: xlwt.Workbook, name: str, rows: Written) -> None:
+    """The workbook has this sheet as well."""
+    sheet = book.add_sheet(name)
+    for at, row in enumerate(rows):
+        for column, cell in enumerate(row):
+            if isinstance(cell, tuple):
+                sheet.write(at, column, cell[0], style(cell[1]))
+            elif cell is not None:
+                sheet.write(at, column, cell)
 
 
 def stream(tables: dict[str, Written], *, states: dict[str, int] | None = None) -> bytes:
@@ -138,6 +143,23 @@ def test_a_date_is_no_code_no_price_and_no_stock(first: int, tmp_path: Path) -> 
     found = read_here(content, tmp_path, columns={"qty": {"blank": "zero"}})
     assert found.bad_by_reason == {"SKU_INVALID": 1, "PRICE_UNPARSABLE": 1, "QTY_UNPARSABLE": 1}
     assert figures(tmp_path) == [("A-4", 100, 1)]
+
+
+@pytest.mark.parametrize("since_1904", [False, True])
+@pytest.mark.parametrize("first", [50, 164])
+def test_a_date_in_a_column_of_texts_is_that_date(first: int, since_1904: bool, tmp_path: Path) -> None:
+    rows = [
+        HEAD, ["A-1", (datetime(2026, 1, 28), "DD.MM.YYYY"), 1, 1],  # noqa: DTZ001 (as in the cell)
+        ["A-2", (datetime(2026, 1, 28, 7, 30), "DD.MM.YYYY HH:MM"), 1, 1],  # noqa: DTZ001
+        ["A-3", (0.5, "HH:MM"), 1, 1], ["A-4", (99_999_999, "DD.MM.YYYY"), 1, 1],
+    ]  # fmt: skip
+    book = book_of({})
+    book.dates_1904 = since_1904
+    put(book, "Лист1", rows)
+    read_here(ole({"Workbook": with_formats_from(first, book.get_biff_data())}), tmp_path)
+    assert [one["name"] for one in payloads(tmp_path)] == [
+        "2026-01-28", "2026-01-28 07:30:00", "12:00:00", None,
+    ]  # fmt: skip
 
 
 def test_true_is_no_number_and_an_error_no_value(tmp_path: Path) -> None:
@@ -295,7 +317,7 @@ def test_an_error_in_a_binary_workbook_refuses_the_row_and_is_never_a_zero(
 ) -> None:
     error = Error(formula)
     table = [
-        [], HEAD, [error, "x", 1.0, 1.0], ["A-2", error, 1.0, 1.0], ["A-3", "x", error, 1.0],
+        [], HEAD, [error, "x" * 20_000, 1.0, 1.0], ["A-2", error, 1.0, 1.0], ["A-3", "x", error, 1.0],
         ["A-4", "x", 1.0, error], ["A-5", "x", 1.0, None],
     ]  # fmt: skip
     patch = {"columns": {"qty": {"blank": "zero"}, "price": {"fallback": "Stock"}}}
@@ -310,8 +332,11 @@ def test_an_error_in_a_binary_workbook_refuses_the_row_and_is_never_a_zero(
 
 
 def test_a_binary_workbook_that_reaches_too_far_is_refused(tmp_path: Path) -> None:
-    content = xlsb({"A": [HEAD, ["A-1", "x", 1.0, 1.0]]}, corner=(1_048_575, 16_383))
-    assert refusal(content, tmp_path) == "FILE_TOO_LARGE"
+    path = tmp_path / "list.xlsb"
+    path.write_bytes(xlsb({"A": [HEAD, ["A-1", "x", 1.0, 1.0]]}, corner=(1_048_575, 16_383)))
+    with pytest.raises(SupplierFailure) as caught:
+        extract(path, into=tmp_path, config=rules(), run_id="r")
+    assert caught.value.code == "FILE_TOO_LARGE"
 
 
 def test_hidden_sheets_of_a_binary_workbook_are_left_out_and_told_of(tmp_path: Path) -> None:

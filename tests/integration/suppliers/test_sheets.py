@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from datetime import datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -365,25 +366,52 @@ def test_a_code_keeps_its_zeros_in_a_list_without_a_header(tmp_path: Path) -> No
     assert [(one["sku"], one["price_minor"]) for one in payloads(tmp_path)] == [("00042", 1200)]
 
 
+# -- dates
+
+DAYS = ["2026-01-28", "2026-01-28 07:30:00", "12:00:00"]
+
+
+def test_a_date_in_a_column_of_texts_is_that_date(tmp_path: Path) -> None:
+    cells = [datetime(2026, 1, 28), datetime(2026, 1, 28, 7, 30), time(12)]  # noqa: DTZ001 (as in a cell)
+    rows = [HEAD, *([f"A-{number}", cell, 1, 1] for number, cell in enumerate(cells))]
+    read_here(workbook({"Лист1": rows}), tmp_path)
+    assert [one["name"] for one in payloads(tmp_path)] == DAYS
+    written = ["2026-01-28T00:00:00.000", "2026-01-28T07:30:00.000", "1899-12-31T12:00:00.000", "2026-02-31T"]
+    found = read_here(
+        spreadsheetml(
+            *(
+                [("String", f"A-{number}"), ("DateTime", day), ("Number", 1), ("Number", 1)]
+                for number, day in enumerate(written)
+            ),
+            [("String", "A-9"), ("String", "x"), ("DateTime", written[0]), ("Number", 1)],
+        ),
+        tmp_path,
+    )
+    assert [one["name"] for one in payloads(tmp_path)] == [*DAYS, None]
+    assert found.bad_by_reason == {"PRICE_UNPARSABLE": 1}
+
+
 # -- names of files
 
 PAGE = (
     "<html><table><tr><th>Code<th>Name<th>Price<th>Stock</tr><tr><td>A-1<td>x<td>10<td>1</tr></table></html>"
 )
-SPREADSHEETML = (
-    '<?xml version="1.0"?><Workbook xmlns="urn:schemas-microsoft-com:office:spreadsheet" '
-    'xmlns:ss="urn:schemas-microsoft-com:office:spreadsheet"><Worksheet ss:Name="A"><Table>'
-    + "".join(
-        "<Row>"
-        + "".join(f'<Cell><Data ss:Type="{kind}">{value}</Data></Cell>' for kind, value in row)
-        + "</Row>"
-        for row in (
-            [("String", name) for name in HEAD],
-            [("String", "A-1"), ("String", "x"), ("Number", 10), ("Number", 1)],
-        )
-    )
-    + "</Table></Worksheet></Workbook>"
-)
+
+
+def spreadsheetml(*rows: list[tuple[str, object]]) -> bytes:
+    """A workbook of Excel 2003 in XML with these cells, each with its type."""
+    written = [
+        "".join(f'<Cell><Data ss:Type="{kind}">{value}</Data></Cell>' for kind, value in row)
+        for row in ([("String", name) for name in HEAD], *rows)
+    ]
+    space = "urn:schemas-microsoft-com:office:spreadsheet"
+    return (
+        f'<?xml version="1.0"?><Workbook xmlns="{space}" xmlns:ss="{space}"><Worksheet ss:Name="A"><Table>'
+        f"{''.join(f'<Row>{cells}</Row>' for cells in written)}</Table></Worksheet></Workbook>"
+    ).encode()
+
+
+SPREADSHEETML = spreadsheetml([("String", "A-1"), ("String", "x"), ("Number", 10), ("Number", 1)])
 
 
 @pytest.mark.parametrize(
@@ -395,7 +423,7 @@ SPREADSHEETML = (
         (b"Code;Name;Price;Stock\nA-1;x;10;1\n", "list.xls", "csv"),
         (b"Code,Name,Price,Stock\nA-1,x,10,1\n", "list.xlsx", "csv"),
         (PAGE.encode(), "list.xls", "html"),
-        (SPREADSHEETML.encode(), "list.xls", "spreadsheetml"),
+        (SPREADSHEETML, "list.xls", "spreadsheetml"),
         (b'[{"Code": "A-1", "Name": "x", "Price": 10, "Stock": 1}]', "list.xlsx", "json"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
