@@ -190,7 +190,7 @@ class Xls(Source):
 # What xlrd raises at files that are cut off or forged.
 _BROKEN = (
     xlrd.compdoc.CompDocError, struct.error, AssertionError, IndexError, KeyError, ValueError, TypeError,
-    AttributeError, EOFError, OSError, UnicodeError,
+    AttributeError, EOFError, OSError, UnicodeError, OverflowError,
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from app.suppliers.extract import extract
 from app.suppliers.failures import SupplierFailure
 from tests.integration.suppliers.binary_lists import (
     HIDDEN,
+    LABEL,
     VERY_HIDDEN,
     Error,
     Packed,
@@ -24,6 +25,7 @@ from tests.integration.suppliers.binary_lists import (
     Shown,
     Table,
     biff5,
+    changed,
     encrypted,
     ole,
     with_formats_from,
@@ -381,6 +383,15 @@ def test_a_list_cut_short_is_corrupt_and_no_part_of_it_is_taken(eighths: int, tm
     # A program that died while it wrote may leave a whole container with half a workbook in it.
     found = stream(GOODS)
     assert refusal(ole({"Workbook": found[: len(found) * eighths // 8]}), tmp_path) == "FILE_CORRUPT"
+
+
+@pytest.mark.parametrize("at", [0, 2, 4], ids=["row", "column", "style"])
+def test_a_cell_that_is_nowhere_is_damage(at: int, tmp_path: Path) -> None:
+    def change(kind: int, data: bytes) -> bytes:
+        return data[:at] + b"\xff\xff" + data[at + 2 :] if kind == LABEL else data
+
+    content = in_book(changed(biff5(OLD, codepage=None), change))
+    assert refusal(content, tmp_path, **RUSSIAN) == "FILE_CORRUPT"
 
 
 def test_a_container_of_something_else_is_no_list(tmp_path: Path) -> None:
