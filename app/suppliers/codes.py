@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-import yaml
-
 
 @dataclass(frozen=True, slots=True)
 class Code:
@@ -26,6 +24,8 @@ class Code:
 @functools.cache
 def registry() -> Mapping[str, Code]:
     """Every code there is, by its name."""
+    import yaml  # only where a list is refused or shown: not in the process that reads one
+
     text = Path(__file__).with_name("reason_codes.yaml").read_text(encoding="utf-8")
     found = {
         name: Code(name, entry.pop("class"), **entry) for name, entry in yaml.safe_load(text)["codes"].items()

@@ -11,7 +11,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO
+from types import SimpleNamespace
+from typing import IO, Any
+
+import pydantic
 
 from app.kernel import errors
 from app.suppliers.config import Config
@@ -36,7 +39,7 @@ def extract(
     when the reading process dies, takes too long or too much memory.
     """
     with tempfile.TemporaryDirectory(dir=into, prefix=".room-") as room, tempfile.TemporaryFile() as said:
-        job = Job(source, into, config, run_id, previous, limits, Path(room), os.getpid())
+        job = Job(source, into, _plain(config), run_id, previous, limits, Path(room), os.getpid())
         try:
             return _read(job, said)
         except SupplierFailure as failure:
@@ -44,6 +47,15 @@ def extract(
             if failure.code == "READER_CRASHED":
                 _keep(said, into)
             raise
+
+
+def _plain(found: Any) -> Any:
+    """The same values without the library that has checked them: starting it takes longer than most lists."""
+    if isinstance(found, pydantic.BaseModel):
+        return SimpleNamespace(**{name: _plain(getattr(found, name)) for name in type(found).model_fields})
+    if isinstance(found, dict):
+        return {name: _plain(value) for name, value in found.items()}
+    return tuple(map(_plain, found)) if isinstance(found, tuple) else found
 
 
 def _read(job: Job, said: IO[bytes]) -> Extracted:

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from operator import add
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import orjson
 
-from app.suppliers.config import Config
-from app.suppliers.config import Sheet as Configured
 from app.suppliers.reading import cells, header
 from app.suppliers.reading.names import folded
 from app.suppliers.reading.payloads import Facts
@@ -22,6 +20,10 @@ from app.suppliers.reading.rows import Bad, SheetRows, Skipped, Tally
 from app.suppliers.reading.rules import Rules
 from app.suppliers.reading.sheets import KeyedRow, Row, Sheet, Source, refused
 from app.suppliers.reading.sums import Sums
+
+if TYPE_CHECKING:
+    from app.suppliers.config import Config
+    from app.suppliers.config import Sheet as Configured
 
 MOST_SHEETS = 1000
 NAME_CHARACTERS = 200

@@ -12,17 +12,19 @@ import zipfile
 from collections.abc import Iterator
 from datetime import date, datetime, time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import python_calamine
 import xlrd
 
-from app.suppliers.config import Input
 from app.suppliers.reading.binary_parts import BinaryParts
 from app.suppliers.reading.cells import CELL_ERROR, LONG_NUMBER, Truth
 from app.suppliers.reading.limits import Limits
 from app.suppliers.reading.sheets import Merge, Row, Sheet, Source, refused
 from app.suppliers.reading.workbook_parts import Found, Parts
+
+if TYPE_CHECKING:
+    from app.suppliers.config import Input
 
 _ZEROS = re.compile(r"0{2,}")
 

@@ -9,10 +9,13 @@ import zipfile
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-from app.suppliers.config import Input
 from app.suppliers.reading.limits import Limits
 from app.suppliers.reading.sheets import refused
+
+if TYPE_CHECKING:
+    from app.suppliers.config import Input
 
 SAMPLE_BYTES = 64 * 1024
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from app.suppliers.config import Config
 from app.suppliers.reading import cells
 from app.suppliers.reading.names import folded
 from app.suppliers.reading.sheets import Merge, Row, refused
+
+if TYPE_CHECKING:
+    from app.suppliers.config import Config
 
 
 @dataclass(frozen=True, slots=True)

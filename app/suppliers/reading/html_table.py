@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from app.suppliers.config import Input
 from app.suppliers.reading.limits import Limits
 from app.suppliers.reading.sheets import refused
 from app.suppliers.reading.tables import LAST_ROW, Table, Tables
 from app.suppliers.reading.text import CHUNK_BYTES, encoding_of
+
+if TYPE_CHECKING:
+    from app.suppliers.config import Input
 
 _NO_TEXT = ("script", "style", "title")
 

@@ -15,15 +15,17 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.kernel import errors
 from app.suppliers import durable
-from app.suppliers.config import Config
 from app.suppliers.extracted import Extracted
 from app.suppliers.failures import SupplierFailure
 from app.suppliers.reading import emit, formats, source
 from app.suppliers.reading.limits import Limits
+
+if TYPE_CHECKING:
+    from app.suppliers.config import Config
 
 PR_SET_PDEATHSIG = 1
 MOST_WRITTEN_BYTES = 8 << 30

@@ -27,6 +27,9 @@ Fields: TypeAlias = dict[str, Any]
 REMEMBERED = 10_000
 """Different cells of a column whose fragments are kept: names, prices; not every code of a long list."""
 
+MANY = 1_000
+"""From so many different cells of a column on, plain texts are told at sight, all at once."""
+
 STOCK = "qty"
 """The place of `qty`, `qty_min` and `qty_raw`, which come from one cell and stand side by side."""
 
@@ -114,7 +117,7 @@ class Fragments(dict[Cell, Any]):
 
     def of(self, cells: list[Cell]) -> list[Any]:
         """The fragment of each cell."""
-        if self._at_sight and len(self) >= REMEMBERED:  # hardly any cell of this column comes twice
+        if self._at_sight and len(self) >= MANY:
             found = _plain_texts(cells, self._at_sight) or _plain_numbers(cells)
             if found:
                 return found

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from app.suppliers.config import Config, Extra
 from app.suppliers.reading import cells
 from app.suppliers.reading.cells import Fault, Money, Price, Quantity, Stock
 from app.suppliers.reading.names import folded
@@ -18,6 +17,9 @@ from app.suppliers.reading.payloads import (
     members,
     spelled,
 )
+
+if TYPE_CHECKING:
+    from app.suppliers.config import Config, Extra
 
 Rule: TypeAlias = Callable[[cells.Cell], Any]
 

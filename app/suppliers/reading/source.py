@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app.suppliers.config import Config
+from typing import TYPE_CHECKING
+
 from app.suppliers.reading import html_table, spreadsheetml
 from app.suppliers.reading.catalog_xml import Yml
 from app.suppliers.reading.excel import Calamine, Xls
@@ -10,6 +11,9 @@ from app.suppliers.reading.formats import Content
 from app.suppliers.reading.limits import Limits
 from app.suppliers.reading.sheets import Source
 from app.suppliers.reading.text import Csv, Json
+
+if TYPE_CHECKING:
+    from app.suppliers.config import Config
 
 
 def opened(content: Content, config: Config, *, limits: Limits) -> Source:

@@ -12,12 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from app.suppliers.config import Input
 from app.suppliers.reading.cells import Truth
 from app.suppliers.reading.formats import MARKS
 from app.suppliers.reading.sheets import Cells, InBlocks, KeyedRow, Row, Sheet, Source, block, refused
+
+if TYPE_CHECKING:
+    from app.suppliers.config import Input
 
 DELIMITERS = (";", "\t", ",", "|")
 LOOKED_AT_LINES = 20

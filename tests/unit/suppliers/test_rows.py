@@ -213,7 +213,7 @@ def surrogate_free(rows: list[list[Any]]) -> bool:
 @settings(deadline=None, max_examples=300)
 @given(st.lists(LIKELY | ROW, max_size=6).filter(surrogate_free), st.sampled_from([0, 1, 20_000]))
 def test_the_quick_look_says_what_the_closer_look_says(rows: list[list[Any]], remembered: int) -> None:
-    with mock.patch.object(payloads, "REMEMBERED", remembered):  # beyond, plain texts are told at sight
+    with mock.patch.object(payloads, "MANY", remembered):  # beyond, plain texts are told at sight
         quick, quick_tally = read([["A", *[None] * 9], *rows], FULL, **EVERYTHING)
     closer, closer_tally = read([["A", *[None] * 9], *rows], FULL, closer=True, **EVERYTHING)
     assert quick == closer
@@ -248,7 +248,7 @@ def test_texts_that_come_to_themselves_are_told_at_sight(
 ) -> None:
     tell = {"code": payloads.are_codes_at_sight, "text": payloads.are_texts_at_sight}[at_sight]
     asked: list[Any] = []
-    with mock.patch.object(payloads, "REMEMBERED", 0):
+    with mock.patch.object(payloads, "MANY", 0):
         known = payloads.Fragments(lambda cell: asked.append(cell) or b"closer", at_sight=tell)  # type: ignore[func-returns-value]
         assert known.of(column) == [payloads.spelled(cell) for cell in column] and asked == []
         assert known.of([12.0, -0.0]) == [b'"12"', b'"0"'] and asked == []
