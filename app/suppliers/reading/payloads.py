@@ -195,11 +195,8 @@ class Template:
         """`checked` must be in order and say nothing. `stocks` are the columns of several warehouses."""
         varying = sorted((part for part in parts if part.fragments is not None), key=lambda part: part.key)
         places = {part.key: place for place, part in enumerate(varying)}
-        self._sku, self._price, self._warehouse = (
-            places["sku"],
-            places["price_minor"],
-            places.get("warehouse"),
-        )
+        self._sku, self._price = places["sku"], places["price_minor"]
+        self._warehouse = places.get("warehouse")
         picked = [(part.at, part.fragments) for part in varying + checked]
         payload = list(range(len(picked)))
         self._warehouses = []

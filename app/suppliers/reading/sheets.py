@@ -28,6 +28,9 @@ def refused(code: str, **detail: str | int) -> SupplierFailure:
 BLOCK_CELLS = 4096
 """Of the rows that are looked at together: many for speed, few enough for a processor's own memory."""
 
+MOST_CELLS = 1 << 20
+"""Of such rows with the blanks that even them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cells:
@@ -62,8 +65,23 @@ def blocks(rows: Iterator[Row], width: int) -> Iterator[Cells]:
     if isinstance(rows, InBlocks):
         yield from rows.blocks(width)
         return
-    while some := list(itertools.islice(rows, max(1, BLOCK_CELLS // max(1, width)))):
-        yield block(some, width)
+    for number, row in rows:
+        size = max(1, BLOCK_CELLS // max(1, width, len(row)))
+        yield from evened([(number, row), *itertools.islice(rows, size - 1)], width)
+
+
+def evened(rows: list[Row], width: int) -> Iterator[Cells]:
+    """These rows, each with so many cells at least; together, unless one is so wide that the others' blanks
+    would fill the memory."""
+    widest = max(width, *(len(row) for _, row in rows)) if rows else 0
+    if widest * len(rows) <= MOST_CELLS:
+        if rows:
+            yield block(rows, width)
+        return
+    for cells, alike in itertools.groupby(rows, key=lambda row: len(row[1])):
+        size = max(1, MOST_CELLS // max(1, width, cells))
+        while some := list(itertools.islice(alike, size)):
+            yield block(some, width)
 
 
 def block(rows: list[Row], width: int) -> Cells:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.suppliers.reading.cells import Truth
 from app.suppliers.reading.formats import MARKS
-from app.suppliers.reading.sheets import Cells, InBlocks, KeyedRow, Row, Sheet, Source, block, refused
+from app.suppliers.reading.sheets import Cells, InBlocks, KeyedRow, Row, Sheet, Source, evened, refused
 
 if TYPE_CHECKING:
     from app.suppliers.config import Input
@@ -131,7 +131,8 @@ class _Records(InBlocks):
         with _reading():
             while text := self._file.read(TEXT_CHARACTERS):
                 text += self._file.readline()
-                yield self._split(text, width) or self._read(text, width)
+                found = self._split(text, width)
+                yield from (found,) if found else evened(self._read(text), width)
 
     def _split(self, text: str, width: int) -> Cells | None:
         """The records of a text in which lines are records of equal width; None when they may not be."""
@@ -149,15 +150,15 @@ class _Records(InBlocks):
         self._widest = max(self._widest, columns - 1)
         return Cells(range(first, first + rows), columns, cells)
 
-    def _read(self, text: str, width: int) -> Cells:
+    def _read(self, text: str) -> list[Row]:
         """The records that begin in the text; the last one may end behind it."""
         own = io.StringIO(text, newline="")
         records = self._records(itertools.chain(own, self._file))
-        rows = []
+        rows: list[Row] = []
         while own.tell() < len(text):
             self._last += 1
             rows.append((self._last, next(records)))
-        return block(rows, width)
+        return rows
 
 
 _ENDS = re.compile(r"\r\n|\r|\n")

@@ -250,3 +250,9 @@ def test_a_table_need_not_begin_in_the_corner(tmp_path: Path) -> None:
     found = extract(tmp_path / "l.xlsx", into=tmp_path, config=rules(), run_id="r")
     assert (found.good_rows, found.skipped_by_reason) == (1, {"BLANK_ROW": 1})
     assert payloads(tmp_path)[0]["qty"] == 2
+
+
+def test_the_reader_starts_without_what_checks_configs() -> None:
+    code = "import sys; from app.suppliers.reading import job; print('pydantic' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

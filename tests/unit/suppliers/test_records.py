@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from app.suppliers.config import Input
 from app.suppliers.failures import SupplierFailure
-from app.suppliers.reading import cells, text
+from app.suppliers.reading import cells, sheets, text
 from app.suppliers.reading.sheets import blocks
 
 
@@ -89,3 +89,23 @@ def test_a_list_without_quotes_is_split_and_not_read_record_by_record(folder: Pa
     with mock.patch.object(text._Records, "_read", side_effect=AssertionError):
         found = read(path, one_by_one=1, width=2, at_once=text.TEXT_CHARACTERS)
     assert found is not None and found[-1] == (10_001, ["A-1", "Bolt"])
+
+
+@pytest.mark.parametrize(("rows", "width"), [("\n" * 20_000, 3), ("a;b\n" * 9_000, 50_000)])
+def test_one_wide_record_does_not_widen_its_neighbours(folder: Path, rows: str, width: int) -> None:
+    path = folder / "wide.csv"
+    path.write_text(f'"Code"\n{rows}A{";" * 100_000}"x"\n{rows}', encoding="utf-8", newline="")
+    source = text.Csv(path, Input(encoding="utf-8", delimiter=";"))
+    with contextlib.closing(source):
+        found = [
+            (len(some.numbers), len(some.cells)) for some in blocks(source.rows(source.sheets()[0]), width)
+        ]
+    assert sum(count for count, _ in found) == 2 * rows.count("\n") + 2
+    assert max(size for _, size in found) <= sheets.MOST_CELLS
+
+
+def test_wide_rows_of_any_source_come_a_few_at_a_time() -> None:
+    rows = iter([(number, [None] * 16_384) for number in range(1, 40)])
+    found = list(blocks(rows, 3))
+    assert [number for some in found for number in some.numbers] == list(range(1, 40))
+    assert max(len(some.cells) for some in found) <= 16_384
