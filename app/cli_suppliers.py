@@ -74,10 +74,10 @@ def _print(found: Any) -> None:
 def _list(_: argparse.Namespace, found: Services) -> int:
     for supplier in found.layout.suppliers():
         about = history.overview(found, supplier)
-        age = f"{about.age_seconds / 3600:.1f} h" if about.age_seconds is not None else "-"
+        age = f"{about.age.seconds / 3600:.1f} h" if about.age.seconds is not None else "-"
         last = about.last.status if about.last else "-"
-        age += ", too old" if about.too_old else ""
-        facts = str(about.current.fact_count) if about.current else "-"
+        age += ", too old" if about.age.too_old else ""
+        facts = str(about.age.current.fact_count) if about.age.current else "-"
         print(supplier, facts, age, last, (about.last and about.last.reason_code) or "-", sep="\t")
     return 0
 

@@ -182,14 +182,14 @@ def _suppliers(of: Examined) -> str:
             raise Ill(
                 f"This user may not write in {folder}.", "Lists are moved out of it: let the fleet's user."
             )
-    old = [name for name in names if history.overview(found, name).too_old]
+    old = [name for name in names if history.age(found, name).too_old]
     if old:
         raise Ill(
             f"What is published of {', '.join(old)} is too old.",
             "Ask for a list, or see why the last one was refused: headworks supplier list.",
             works=True,
         )
-    return f"{len(names)} suppliers." if names else "There are none yet."
+    return f"{', '.join(names)}: nothing is too old." if names else "There are none yet."
 
 
 CHECKS: dict[str, Callable[[Examined], str]] = {

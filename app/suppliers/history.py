@@ -21,28 +21,40 @@ from app.suppliers.states import Published
 
 
 @dataclass(frozen=True, slots=True)
+class Age:
+    """What is published of a supplier, and whether that is too old."""
+
+    current: Published | None
+    seconds: float | None
+    too_old: bool  # by the supplier's config
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """A supplier at this moment."""
 
     supplier: str
-    current: Published | None
-    age_seconds: float | None
-    too_old: bool  # by the supplier's config
+    age: Age
     last: Manifest | None  # the newest run that has ended
+
+
+def age(services: Services, supplier: str) -> Age:
+    """What is published of the supplier, and for how long."""
+    check_supplier(supplier)
+    current = services.states.current(supplier)
+    if current is None:
+        return Age(None, None, False)
+    seconds = (services.clock.now() - datetime.fromisoformat(current.published_at)).total_seconds()
+    limit = None
+    with suppress(SupplierFailure):  # without a config nothing is too old; its next run says so
+        limit = config.load(services.layout.config(supplier), supplier).guards.max_state_age_hours
+    return Age(current, seconds, limit is not None and seconds > limit * 3600)
 
 
 def overview(services: Services, supplier: str) -> Overview:
     """What is published of the supplier and how its last list fared."""
-    check_supplier(supplier)
-    current = services.states.current(supplier)
-    age, too_old = None, False
-    if current is not None:
-        published_at = datetime.fromisoformat(current.published_at)
-        age = (services.clock.now() - published_at).total_seconds()
-        with suppress(SupplierFailure):  # without a config nothing is too old; its next run says so
-            limit = config.load(services.layout.config(supplier), supplier).guards.max_state_age_hours
-            too_old = limit is not None and age > limit * 3600
-    return Overview(supplier, current, age, too_old, next(iter(runs(services, supplier, limit=1)), None))
+    found = age(services, supplier)
+    return Overview(supplier, found, next(iter(runs(services, supplier, limit=1)), None))
 
 
 def runs(services: Services, supplier: str, *, limit: int) -> list[Manifest]:

@@ -67,7 +67,7 @@ def observed(services: Services, supplier: str) -> run.Outcome:
 def measure(services: Services) -> None:
     """The metrics know how old each current state is, and which are too old."""
     for supplier in services.layout.suppliers():
-        about = history.overview(services, supplier)
-        if about.age_seconds is not None:
-            metrics.supplier_current_age_seconds.labels(supplier).set(about.age_seconds)
-            metrics.supplier_state_too_old.labels(supplier).set(about.too_old)
+        age = history.age(services, supplier)
+        if age.seconds is not None:
+            metrics.supplier_current_age_seconds.labels(supplier).set(age.seconds)
+            metrics.supplier_state_too_old.labels(supplier).set(age.too_old)

@@ -98,8 +98,8 @@ def test_the_overview_tells_what_is_published_and_how_the_last_list_fared(mine: 
     later(mine, seconds=90)
     assert mine.run().status == "FAIL"
     found = history.overview(mine.services, "acme")
-    assert found.current is not None and found.current.run_id == first
-    assert found.age_seconds is not None and 80 < found.age_seconds < 200
+    assert found.age.current is not None and found.age.current.run_id == first
+    assert found.age.seconds is not None and 80 < found.age.seconds < 200
     assert found.last is not None and found.last.reason_code == "HEADER_NOT_FOUND"
 
 
@@ -114,7 +114,7 @@ def test_a_state_is_too_old_when_its_config_says_so(
     mine.write_config(config)
     later(mine, seconds=hours * 3600)
     watch.measure(mine.services)
-    assert history.overview(mine.services, "acme").too_old == bool(too_old)
+    assert history.age(mine.services, "acme").too_old == bool(too_old)
     assert metrics.supplier_state_too_old.labels("acme")._value.get() == too_old
 
 

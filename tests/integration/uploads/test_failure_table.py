@@ -26,7 +26,7 @@ import structlog
 from app import web
 from app.adapters import blobs, database, embedded, migrations, retries
 from app.kernel import errors, retry
-from app.uploads import intake, parse, promote, recover, store, work
+from app.uploads import intake, leases, parse, promote, recover, store, work
 from app.uploads.services import Services
 from app.uploads.states import MAX_ACTIVE_PER_WORKSPACE, MAX_ATTEMPTS
 from tests.conftest import BEARER, Servers, SetClock, with_clock, work_off
@@ -1092,6 +1092,32 @@ def test_what_is_not_listed_as_transient_is_done_once(
             "failed",
             getattr(kind, "code", "internal_error"),
         )
+
+
+@pytest.mark.parametrize("asked", ["before", "at work"])
+def test_a_process_that_is_asked_to_stop_gives_back_and_begins_nothing(
+    asked: str, uploads: Uploads, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "_stop_asked", threading.Event())
+    upload_id = uploads.pending()
+    begun: list[int] = []
+
+    def step(_services: Services, _claim: Any, lease: Any) -> None:
+        begun.append(1)
+        assert leases.ask_to_stop()  # the work looks for it
+        lease.check()
+        begun.append(2)
+
+    if asked == "before":
+        assert not leases.ask_to_stop()
+    assert work.run_next(services, "parse", step) == (asked == "at work")
+    assert not work.run_next(services, "parse", step)
+    assert begun == ([1] if asked == "at work" else [])
+    upload = uploads.show(upload_id)
+    # Given back it stands where it stood, and is anybody's.
+    assert upload.status == ("processing" if asked == "at work" else "pending")
+    assert (upload.owner_id, upload.error_code) == (None, None)
+    assert not leases.ask_to_stop()  # nothing is held any more
 
 
 MISTAKES = {
