@@ -75,6 +75,9 @@ class Calamine(Source):
         if opened.start is None:
             return
         indent = [None] * opened.start[1]
+        if not (indent or found.truths or found.faults or found.zeros):
+            yield from enumerate(opened.iter_rows(), start=1)  # as most sheets are
+            return
         odd_rows = {row for row, _ in found.faults}
         for number, cells in enumerate(opened.iter_rows(), start=1):
             row = indent + cells if indent else cells

@@ -90,7 +90,9 @@ class SheetRows:
         White rows after the last one that shows something are no rows at all.
         """
         for first in itertools.islice(rows, 1):
-            yield self._block(block([first], self._width), None)  # a row of numbers here is no data
+            yield self._block(
+                block([first], max(self._width, len(first[1]))), None
+            )  # a row of numbers here is no data
         for some in blocks(rows, self._width):
             yield self._block(some, self._template)
 

@@ -76,17 +76,17 @@ def evened(rows: list[Row], width: int) -> Iterator[Cells]:
     widest = max(width, *(len(row) for _, row in rows)) if rows else 0
     if widest * len(rows) <= MOST_CELLS:
         if rows:
-            yield block(rows, width)
+            yield block(rows, widest)
         return
     for cells, alike in itertools.groupby(rows, key=lambda row: len(row[1])):
         size = max(1, MOST_CELLS // max(1, width, cells))
         while some := list(itertools.islice(alike, size)):
-            yield block(some, width)
+            yield block(some, max(width, cells))
 
 
 def block(rows: list[Row], width: int) -> Cells:
-    """These rows, each with so many cells at least."""
-    width = max(1, width, *(len(row) for _, row in rows))
+    """These rows, each filled up to this width; none is wider."""
+    width = max(1, width)
     cells: list[Any] = []
     for _, row in rows:
         cells += row

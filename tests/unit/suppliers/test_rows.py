@@ -226,7 +226,7 @@ def test_the_quick_look_is_what_good_rows_are_read_by() -> None:
     template = SheetRows(Rules(rules), found, tally=Tally())._template
     assert template is not None
     row = ["A-1", "Bolt", 10.005, ">5", "B", "S", "rub", 12.0, 7.0, "n"]
-    plain = template.facts(block([(2, row), (3, [*row[:6], "USD", *row[7:]])], 0))
+    plain = template.facts(block([(2, row), (3, [*row[:6], "USD", *row[7:]])], len(row)))
     assert (plain.facts.numbers, plain.rounded) == ([2], 1)
 
 
