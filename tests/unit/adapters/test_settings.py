@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import Field, fields
+
 import pytest
 
 from app.adapters.settings import Settings, SettingsError
@@ -59,3 +61,10 @@ def test_a_switch_is_read(text: str, expected: bool) -> None:
 def test_a_switch_that_is_neither_on_nor_off_is_named() -> None:
     with pytest.raises(SettingsError, match="HEADWORKS_WEBHOOKS_TO_LOOPBACK is 'maybe', which is no switch"):
         Settings.from_env({**GOOD, "HEADWORKS_WEBHOOKS_TO_LOOPBACK": "maybe"})
+
+
+@pytest.mark.parametrize("field", [one for one in fields(Settings) if one.type in ("int", "float", "bool")])
+def test_a_number_of_the_environment_is_a_number(field: Field[object]) -> None:
+    text = "on" if field.type == "bool" else "7"
+    found = Settings.from_env({**GOOD, f"HEADWORKS_{field.name.upper()}": text})
+    assert type(getattr(found, field.name)).__name__ == field.type
