@@ -11,8 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import psycopg2.extensions
@@ -41,25 +40,24 @@ class _Guard:
         self._thread: threading.Thread | None = None
         self._clock = SystemClock()
 
-    @contextmanager
-    def limit(self, connection: Connection) -> Iterator[None]:
+    def limit(self, connection: Connection) -> AbstractContextManager[None]:
         """The block's wait ends after the connection's `answer_seconds`."""
         if connection.closed:
-            yield  # the driver has its own sentence for that
-            return
-        # A duplicate: when libpq closes the socket itself, its number may be another's at once.
-        descriptor = os.dup(connection.fileno())
+            return nullcontext()  # the driver has its own sentence for that
+        return _Wait(self, connection)
+
+    def begin(self, descriptor: int, seconds: float) -> None:
+        """What waits at the descriptor is looked after from now on."""
         with self._lock:
-            self._waiting[descriptor] = self._clock.monotonic() + connection.answer_seconds
+            self._waiting[descriptor] = self._clock.monotonic() + seconds
             if self._thread is None:
                 self._thread = threading.Thread(target=self._look, daemon=True)
                 self._thread.start()
-        try:
-            yield
-        finally:
-            with self._lock:
-                del self._waiting[descriptor]
-            os.close(descriptor)
+
+    def end(self, descriptor: int) -> None:
+        """Nothing waits at the descriptor any more."""
+        with self._lock:
+            del self._waiting[descriptor]
 
     def _look(self) -> None:
         while True:
@@ -71,6 +69,25 @@ class _Guard:
                         self._waiting[descriptor] = float("inf")
                         _shut_down(descriptor)
                         log.warning("answer_overdue", seconds_late=round(now - deadline, 1))
+
+
+class _Wait:
+    """One call that waits. Written out, since every statement of the product is one."""
+
+    __slots__ = ("_connection", "_descriptor", "_guard")
+
+    def __init__(self, guard: _Guard, connection: Connection) -> None:
+        self._guard = guard
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        # A duplicate: when libpq closes the socket itself, its number may be another's at once.
+        self._descriptor = os.dup(self._connection.fileno())
+        self._guard.begin(self._descriptor, self._connection.answer_seconds)
+
+    def __exit__(self, *_: object) -> None:
+        self._guard.end(self._descriptor)
+        os.close(self._descriptor)
 
 
 def _shut_down(descriptor: int) -> None:

@@ -16,7 +16,7 @@ from app.adapters.database import Connection, Database
 from app.catalog import raw_store
 from app.catalog.context import JobContext
 from app.catalog.failures import TargetFailure, Then
-from app.catalog.normalize import IN_ORDER, compute_content_hash, normalize
+from app.catalog.normalize import IN_ORDER, compute_content_hash, compute_field_hashes, normalize
 from app.catalog.raw_store import RawStore
 from app.catalog.repos.run_repo import RunRepo, TargetResult
 from app.catalog.repos.staging_repo import Decision, Latest, StagingRepo, StagingRow
@@ -109,12 +109,12 @@ class EtlService:
         self, db: Database, store: RawStore, clock: Clock, *, threads: int = 4,
         tell: Callable[[str, Mapping[str, Any]], None] | None = None,
     ) -> None:  # fmt: skip
-        """`tell` hears of each difference that a dry run finds."""
+        """`tell` hears of each difference that is found, field by field with what was and what is."""
         self._db = db
         self._store = store
         self._clock = clock
         self._threads = threads
-        self._tell = tell or (lambda target, difference: None)
+        self._tell = tell
 
     def run_entity_etl(
         self, *, ctx: JobContext, source: str, entity: str, target_provider: TargetProvider,
@@ -238,30 +238,37 @@ class _Work:
             decision = Decision.REAPPLY
         if decision is Decision.SKIP:
             return "unchanged"
+        row = None
         if decision is Decision.STORE_AND_APPLY:
-            self._compare(target, latest, normalized)
+            field_hashes = compute_field_hashes(normalized)
+            self._compare(latest, field_hashes)
+            if self.service._tell is not None:
+                self.service._tell(target, self._difference(latest, normalized))
+            if not self.ctx.dry_run:
+                row = self._stored(target, content_hash, field_hashes, normalized)
         if not self.ctx.dry_run:
-            row = (
-                self._stored(target, content_hash, normalized)
-                if decision is Decision.STORE_AND_APPLY
-                else None
-            )
             retries.call(lambda: self._apply(target, content_hash, normalized, row), self.service._clock)
         return "applied" if decision is Decision.STORE_AND_APPLY else "reapplied"
 
-    def _compare(self, target: Target, latest: Latest | None, normalized: Mapping[str, Any]) -> None:
-        """Which fields differ from the last content is counted, and told where somebody asks."""
+    def _compare(self, latest: Latest | None, field_hashes: Mapping[str, str]) -> None:
+        """Which fields differ from those of the last content is counted."""
+        if latest is not None:
+            before = latest.field_hashes
+            names = before.keys() | field_hashes.keys()
+            with self._lock:
+                self.summary.changed_fields.update(
+                    name for name in names if before.get(name) != field_hashes.get(name)
+                )
+
+    def _difference(self, latest: Latest | None, normalized: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What differs from the last content, as far as that one can be read."""
         if latest is None:
-            self.service._tell(target, {"new": True})
-            return
+            return {"new": True}
         try:
             before = self.service._store.get_json(s3_key=latest.s3_key)
-        except (errors.Fatal, errors.Transient):
-            return  # the comparison is only worth knowing
-        changed = difference(before, normalized)
-        with self._lock:
-            self.summary.changed_fields.update(changed.keys())
-        self.service._tell(target, changed)
+        except (errors.Fatal, errors.Transient) as error:
+            return {"not_comparable": error.sentence}
+        return difference(before, normalized)
 
     def _context(self, target: Target) -> JobContext:
         """What was not fetched now was observed when it was saved."""
@@ -270,7 +277,13 @@ class _Work:
             return self.ctx
         return replace(self.ctx, job_start_at=latest.saved_at, reapplied=True)
 
-    def _stored(self, target: Target, content_hash: str, normalized: Mapping[str, Any]) -> StagingRow:
+    def _stored(
+        self,
+        target: Target,
+        content_hash: str,
+        field_hashes: Mapping[str, str],
+        normalized: Mapping[str, Any],
+    ) -> StagingRow:
         key = raw_store.build_key(entity=self.entity, source_id=target, content_hash=content_hash)
         try:
             put = retries.call(
@@ -280,7 +293,10 @@ class _Work:
             raise TargetFailure("access", excerpt=error.sentence) from error
         except (errors.Transient, errors.FileGone) as error:
             raise TargetFailure("raw_store", excerpt=error.sentence) from error
-        return StagingRow(self.source, self.entity, target, content_hash, put.s3_key, put.etag, put.saved_at)
+        return StagingRow(
+            self.source, self.entity, target, content_hash, put.s3_key, put.etag, put.saved_at, field_hashes,
+            applied_version=self.apply_version,
+        )  # fmt: skip
 
     def _apply(
         self, target: Target, content_hash: str, normalized: Mapping[str, Any], row: StagingRow | None
@@ -288,14 +304,15 @@ class _Work:
         try:
             with self.service._db.transaction("catalog") as conn:
                 self.run.check(conn)
+                self.applier(conn, normalized, self._context(target), target)
                 ledger = StagingRepo(conn)
                 if row is not None:
                     ledger.batch_upsert(rows=[row])
-                self.applier(conn, normalized, self._context(target), target)
-                ledger.applied(
-                    source=self.source, entity=self.entity, source_id=target, content_hash=content_hash,
-                    apply_version=self.apply_version,
-                )  # fmt: skip
+                else:
+                    ledger.applied(
+                        source=self.source, entity=self.entity, source_id=target, content_hash=content_hash,
+                        apply_version=self.apply_version,
+                    )  # fmt: skip
         except errors.RowError as error:
             raise TargetFailure("database", excerpt=error.sentence) from error
 

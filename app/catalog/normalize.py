@@ -17,6 +17,9 @@ from app.catalog.failures import TargetFailure
 IN_ORDER = "in_order"
 """The key of a raw object under which lists stand as they were given; it is no part of the hash."""
 
+FIELD_HASH_BYTES = 5
+"""Enough to tell a field from what it was; what the whole content is, says the long hash."""
+
 MOST_REDIRECTIONS = 3
 """So often may an address of the affiliates lead to another one of theirs."""
 
@@ -65,6 +68,14 @@ def compute_content_hash(normalized: Mapping[str, Any]) -> str:
     """SHA-256 of the normalised record as JSON with sorted keys; what stands `in_order` does not count."""
     counted = {key: value for key, value in normalized.items() if key != IN_ORDER}
     return hashlib.sha256(stable_json(counted)).hexdigest()
+
+
+def compute_field_hashes(normalized: Mapping[str, Any]) -> dict[str, str]:
+    """A short hash of each field that counts: two records differ in the fields whose hashes do."""
+    return {
+        key: hashlib.blake2s(stable_json(value), digest_size=FIELD_HASH_BYTES).hexdigest()
+        for key, value in normalized.items() if key != IN_ORDER
+    }  # fmt: skip
 
 
 def stable_json(value: Any) -> bytes:

@@ -56,41 +56,33 @@ def connect(url: str, clock: Clock, *, endpoint_url: str = "") -> RawStore:
     if parts.scheme == "file":
         return FolderRawStore(Path(unquote(parts.path)), clock)
     if parts.scheme == "s3":
-        return BucketRawStore(parts.netloc, parts.path.strip("/"), clock, endpoint_url=endpoint_url)
+        return BucketRawStore(
+            s3.Bucket(parts.netloc, prefix=parts.path.strip("/"), endpoint_url=endpoint_url), clock
+        )
     raise errors.Fatal("The raw store is an address such as s3://bucket/prefix or file:///folder.")
 
 
 class BucketRawStore:
     """Raw objects below one prefix of a bucket."""
 
-    def __init__(self, bucket: str, prefix: str, clock: Clock, *, endpoint_url: str = "") -> None:
+    def __init__(self, bucket: s3.Bucket, clock: Clock) -> None:
         self._bucket = bucket
-        self._prefix = f"{prefix}/" if prefix else ""
         self._clock = clock
-        self._client = s3.client(endpoint_url or None)
 
     def put_json(self, *, s3_key: str, body: Mapping[str, Any]) -> RawPutResult:
-        place = {"Bucket": self._bucket, "Key": self._prefix + s3_key}
         try:
-            with s3.errors_of():
-                answer = self._client.put_object(
-                    **place, Body=stable_json(body), IfNoneMatch="*", ContentType="application/json"
-                )
+            etag = self._bucket.create(s3_key, stable_json(body), media_type="application/json")
         except errors.Conflict:
             # It stands, or somebody is putting it at this moment and may yet fail.
             try:
-                with s3.errors_of():
-                    answer = self._client.head_object(**place)
+                etag = self._bucket.entity_tag(s3_key)
             except errors.FileGone:
                 raise errors.ConnectionLost("The object is being put by somebody else.") from None
-        return RawPutResult(s3_key, str(answer["ETag"]).strip('"'), self._clock.now())
+        return RawPutResult(s3_key, etag and etag.strip('"'), self._clock.now())
 
     def get_json(self, *, s3_key: str) -> dict[str, Any]:
         try:
-            with s3.errors_of():
-                answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + s3_key)
-                with answer["Body"] as body:
-                    return _object(body.read(), s3_key)
+            return _object(self._bucket.read(s3_key), s3_key)
         except errors.FileGone:
             raise RawGone() from None
 

@@ -1,20 +1,25 @@
 -- name: staging_select_latest
 -- What the ledger says of these things of one entity (seed §6.1).
-SELECT source_id, content_hash, s3_key, applied_version, saved_at
+SELECT source_id, content_hash, field_hashes, s3_key, applied_version, saved_at
 FROM apl.staging
 WHERE source = :source AND entity = :entity AND source_id = ANY (:source_ids);
 
 -- name: staging_batch_upsert!
--- The ledger names this object as the newest, not applied yet where its content is another (seed §6.2).
-INSERT INTO apl.staging AS s (source, entity, source_id, content_hash, s3_key, etag, saved_at)
-VALUES (:source, :entity, :source_id, :content_hash, :s3_key, :etag, :saved_at)
+-- The ledger names this object as the newest, applied by this version or not yet (seed §6.2).
+INSERT INTO apl.staging AS s (
+    source, entity, source_id, content_hash, field_hashes, s3_key, etag, saved_at, applied_at, applied_version
+) VALUES (
+    :source, :entity, :source_id, :content_hash, :field_hashes, :s3_key, :etag, :saved_at,
+    CASE WHEN :applied_version::integer IS NOT NULL THEN now() END, :applied_version
+)
 ON CONFLICT (source, entity, source_id) DO UPDATE
 SET content_hash = excluded.content_hash,
+    field_hashes = excluded.field_hashes,
     s3_key = excluded.s3_key,
     etag = excluded.etag,
     saved_at = excluded.saved_at,
-    applied_at = NULL,
-    applied_version = NULL,
+    applied_at = excluded.applied_at,
+    applied_version = excluded.applied_version,
     updated_at = now()
 WHERE s.content_hash <> excluded.content_hash;
 
@@ -26,7 +31,7 @@ WHERE source = :source AND entity = :entity AND source_id = :source_id AND conte
 
 -- name: staging_select_entity
 -- Every line of the ledger of one entity, page by page, behind an id; with others' version, or with any.
-SELECT source_id, content_hash, s3_key, applied_version, saved_at
+SELECT source_id, content_hash, field_hashes, s3_key, applied_version, saved_at
 FROM apl.staging
 WHERE source = :source AND entity = :entity AND source_id > :behind
   AND (NOT :outdated OR applied_version IS DISTINCT FROM :apply_version)
@@ -69,20 +74,21 @@ SET rakuten_shop_code = excluded.rakuten_shop_code,
     updated_at = now()
 RETURNING id;
 
--- name: delete_item_images!
--- Images of an item of the sizes that are known are gone where they are not at these places any more.
-DELETE FROM apl.item_image i
-WHERE i.item_id = :item_id AND i.size = ANY (:known)
-  AND NOT EXISTS (
-      SELECT FROM unnest(:sizes::text[], :orders::smallint[], :urls::text[]) AS w (size, sort_order, image_url)
-      WHERE (w.size, w.sort_order, w.image_url) = (i.size, i.sort_order, i.image_url)
-  );
-
--- name: insert_item_images!
--- The images of an item are these, in this order.
-INSERT INTO apl.item_image (item_id, size, sort_order, image_url, base_url)
+-- name: sync_item_images!
+-- The images of an item are these, in this order; those of a size that is not known stay.
+WITH gone AS (
+    DELETE FROM apl.item_image i
+    WHERE i.item_id = :item_id AND i.size = ANY (:known)
+      AND NOT EXISTS (
+          SELECT FROM unnest(:sizes::text[], :orders::smallint[]) AS w (size, sort_order)
+          WHERE (w.size, w.sort_order) = (i.size, i.sort_order)
+      )
+)
+INSERT INTO apl.item_image AS i (item_id, size, sort_order, image_url, base_url)
 SELECT :item_id, w.* FROM unnest(:sizes::text[], :orders::smallint[], :urls::text[], :bases::text[]) AS w
-ON CONFLICT DO NOTHING;
+ON CONFLICT (item_id, size, sort_order) DO UPDATE
+SET image_url = excluded.image_url, base_url = excluded.base_url
+WHERE (i.image_url, i.base_url) IS DISTINCT FROM (excluded.image_url, excluded.base_url);
 
 -- name: sync_item_tags!
 -- The tags of an item are these.

@@ -23,6 +23,7 @@ CREATE TABLE apl.staging (
     entity          text NOT NULL,
     source_id       text NOT NULL,
     content_hash    text NOT NULL,
+    field_hashes    jsonb NOT NULL DEFAULT '{}',  -- of each field: which ones change is told without the raw object
     s3_key          text NOT NULL,
     etag            text,
     saved_at        timestamptz NOT NULL,
@@ -266,4 +267,5 @@ GRANT SELECT, INSERT ON
     apl.item_market_snapshot, apl.item_review_snapshot, apl.item_rank_snapshot
 TO headworks_catalog;
 GRANT SELECT, INSERT, DELETE ON apl.item_image, apl.item_tag TO headworks_catalog;
+GRANT UPDATE ON apl.item_image TO headworks_catalog;
 GRANT DELETE ON apl.item_embedding TO headworks_catalog;

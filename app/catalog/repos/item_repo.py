@@ -61,13 +61,9 @@ class ItemRepo:
             for order, url in enumerate(in_order[name])
         ]
         sizes, orders, urls, bases = map(list, zip(*images, strict=True)) if images else ([], [], [], [])
-        _sql.delete_item_images(
-            self._conn, item_id=item_id, known=list(known), sizes=sizes, orders=orders, urls=urls
+        _sql.sync_item_images(
+            self._conn, item_id=item_id, known=list(known), sizes=sizes, orders=orders, urls=urls, bases=bases
         )
-        if images:
-            _sql.insert_item_images(
-                self._conn, item_id=item_id, sizes=sizes, orders=orders, urls=urls, bases=bases
-            )
         return len(images)
 
     def update_is_active(self) -> int:

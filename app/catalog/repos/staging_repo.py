@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from app.adapters import queries
+from app.adapters import database, queries
 from app.adapters.database import Connection
 
 _sql = queries.load("catalog")
@@ -35,6 +35,8 @@ class StagingRow:
     s3_key: str
     etag: str | None
     saved_at: datetime
+    field_hashes: Mapping[str, str] = field(default_factory=dict)
+    applied_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Latest:
     """What the ledger says of one thing."""
 
     content_hash: str
+    field_hashes: Mapping[str, str]
     s3_key: str
     applied_version: int | None
     saved_at: datetime
@@ -72,13 +75,20 @@ class StagingRepo:
         return found is not None and found.content_hash == content_hash
 
     def batch_upsert(self, *, rows: Sequence[StagingRow]) -> int:
-        """The ledger names these objects, each not applied yet; the number of those that are new to it."""
-        return sum(_sql.staging_batch_upsert(self._conn, **asdict(row)) for row in rows)
+        """The ledger names these objects, each applied as its row says; how many are new to it."""
+        return sum(
+            _sql.staging_batch_upsert(
+                self._conn, source=row.source, entity=row.entity, source_id=row.source_id,
+                content_hash=row.content_hash, field_hashes=database.json_value(row.field_hashes),
+                s3_key=row.s3_key, etag=row.etag, saved_at=row.saved_at, applied_version=row.applied_version,
+            )
+            for row in rows
+        )  # fmt: skip
 
     def applied(
         self, *, source: str, entity: str, source_id: str, content_hash: str, apply_version: int
     ) -> bool:
-        """The ledger knows that this content was applied; False when it names another by now."""
+        """The ledger knows that this content was applied again; False when it names another by now."""
         return bool(
             _sql.staging_applied(
                 self._conn, source=source, entity=entity, source_id=source_id, content_hash=content_hash,
@@ -99,4 +109,4 @@ class StagingRepo:
 
 
 def _latest(row: Any) -> Latest:
-    return Latest(row.content_hash, row.s3_key, row.applied_version, row.saved_at)
+    return Latest(row.content_hash, row.field_hashes, row.s3_key, row.applied_version, row.saved_at)

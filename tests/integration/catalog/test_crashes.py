@@ -67,9 +67,8 @@ def crash_at(patch: pytest.MonkeyPatch, owner: Any, name: str, *, call: int, beh
 STEPS: dict[str, tuple[Any, str, bool]] = {
     "after the fetch": (etl_service, "normalize", False),
     "after the put": (raw_store.FolderRawStore, "put_json", True),
-    "after the ledger": (StagingRepo, "batch_upsert", True),
     "in the applier": (ItemRepo, "sync_item_images", False),
-    "before the commit": (StagingRepo, "applied", True),
+    "before the commit": (StagingRepo, "batch_upsert", True),
     "after the commit": (etl_service._Work, "_apply", True),
     "before the end of the run": (runs.Run, "end", False),
 }

@@ -43,6 +43,15 @@ def test_another_content_is_not_applied_yet(world: World) -> None:
     assert line(world) == (B.content_hash, B.saved_at, None, True)
 
 
+def test_a_content_that_is_applied_already_stands_so(world: World) -> None:
+    put(world, replace(A, applied_version=3))
+    assert line(world) == (A.content_hash, START, 3, False)
+    put(world, replace(B, applied_version=4))
+    assert line(world) == (B.content_hash, B.saved_at, 4, False)
+    put(world, A)
+    assert line(world) == (A.content_hash, START, None, True)
+
+
 def test_the_same_content_touches_nothing(world: World) -> None:
     put(world, A)
     apply(world, A.content_hash, 3)
@@ -81,4 +90,4 @@ def test_a_content_is_the_newest_or_it_is_not(world: World) -> None:
 def test_a_content_is_stored_applied_or_skipped(
     content_hash: str, version: int | None, decision: Decision
 ) -> None:
-    assert Latest("a", "key", version, START).decide(content_hash, 3) is decision
+    assert Latest("a", {}, "key", version, START).decide(content_hash, 3) is decision

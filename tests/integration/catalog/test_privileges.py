@@ -12,7 +12,7 @@ GRANTS = {
     # what was observed is never changed
     "item_market_snapshot": "SI", "item_review_snapshot": "SI", "item_rank_snapshot": "SI",
     # what an item has not any more goes
-    "item_image": "SID", "item_tag": "SID", "item_embedding_source": "SIU", "item_embedding": "SIUD",
+    "item_image": "SIUD", "item_tag": "SID", "item_embedding_source": "SIU", "item_embedding": "SIUD",
     "etl_net": "SIU", "etl_run": "SIU", "etl_run_target": "SIU",
 }  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.server
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import boto3
 import pytest
 
+from app.adapters import blobs
 from app.catalog import raw_store
 from app.catalog.normalize import compute_content_hash
 from app.catalog.raw_store import RawGone, RawStore, build_key
@@ -239,3 +242,66 @@ def test_an_id_too_long_for_any_store_is_one_targets_failure(world: World) -> No
     ends = world.ends(found)
     assert ends[CODE] == ("applied", None)
     assert ends[code][0] == "failed"
+
+
+# A store that refuses
+
+
+class _Answering(http.server.BaseHTTPRequestHandler):
+    """A store that answers everything alike."""
+
+    status = 500
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        self.send_response(self.status)
+        self.send_header("Content-Length", "6")
+        self.end_headers()
+        self.wfile.write(b"secret")
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.usefixtures("credentials")
+@pytest.mark.parametrize(
+    "status, kind",
+    [(401, errors.AccessDenied), (403, errors.AccessDenied), (404, errors.FileGone),
+     (500, errors.ConnectionLost), (503, errors.ConnectionLost), (429, errors.ConnectionLost)],
+)  # fmt: skip
+def test_what_a_store_answers_is_an_error_of_our_own(status: int, kind: type[Exception]) -> None:
+    handler = type("Handler", (_Answering,), {"status": status})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        store = raw_store.connect("s3://raw", Clock(), endpoint_url=f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(kind) as caught:
+            store.put_json(s3_key=KEY, body={})
+        assert "secret" not in str(caught.value)
+        server.shutdown()
+
+
+@pytest.mark.usefixtures("credentials")
+def test_a_store_that_is_away_is_a_lost_connection() -> None:
+    store = raw_store.connect("s3://raw", Clock(), endpoint_url="http://127.0.0.1:9")
+    with pytest.raises(errors.ConnectionLost):
+        store.put_json(s3_key=KEY, body={})
+    with pytest.raises(errors.ConnectionLost):
+        store.get_json(s3_key=KEY)
+
+
+@pytest.mark.usefixtures("credentials")
+@pytest.mark.parametrize("make", [
+    lambda: raw_store.connect("s3://raw", Clock(), endpoint_url="http://127.0.0.1:9"),
+    lambda: blobs.connect("s3://files", endpoint_url="http://127.0.0.1:9").delete("s3://files/a"),
+])  # fmt: skip
+def test_a_store_without_credentials_says_so(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any]
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    with pytest.raises(errors.AccessDenied, match="AWS_ACCESS_KEY_ID"):
+        make()
