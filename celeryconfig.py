@@ -18,7 +18,7 @@ task_routes = {
     "suppliers.expire": {"queue": "suppliers"},
     "catalog.begin_net": {"queue": "cleanup"},
     "catalog.advance": {"queue": "cleanup"},
-    "catalog.run": {"queue": "catalog"},  # hours at the marketplace's pace
+    "catalog.job_*": {"queue": "catalog"},  # hours at the marketplace's pace
 }
 
 # The row in PostgreSQL is the truth; a message is a hint, and its loss is repaired by the sweep.
@@ -69,10 +69,8 @@ beat_schedule = {
     "cleanup": {"task": "uploads.cleanup", "schedule": 3600.0, "options": {"expires": 3000}},
     "scan-inboxes": {"task": "suppliers.scan", "schedule": 10.0, "options": {"expires": 10}},
     "expire-supplier-files": {"task": "suppliers.expire", "schedule": 3600.0, "options": {"expires": 3000}},
-    "begin-net": {
-        "task": "catalog.begin_net",
-        "schedule": crontab(hour=18, minute=0),
-    },  # three in the night in Japan
+    # three in the night in Japan
+    "begin-net": {"task": "catalog.begin_net", "schedule": crontab(hour=18, minute=0)},
     "advance-net": {"task": "catalog.advance", "schedule": 30.0, "options": {"expires": 30}},
 }
 timezone = "UTC"

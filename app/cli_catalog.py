@@ -18,6 +18,7 @@ from app.catalog.entities import RULES
 from app.catalog.jobs import JOBS, Outcome
 from app.catalog.repos.target_repo import TargetRepo
 from app.catalog.services import Services
+from app.kernel import errors
 
 Configure = Callable[[argparse.Namespace], Settings]
 
@@ -106,6 +107,9 @@ def _told(outcome: Outcome) -> int:
 
 
 def _run(options: argparse.Namespace, found: Services) -> int:
+    if options.resume and (options.only or options.limit or options.day):
+        raise errors.Refused("A run goes on as it was begun: --resume takes no --only, --limit or --day.")
+
     def tell(target: str, difference: Any) -> None:
         print(json.dumps({target: difference}, ensure_ascii=False, default=str), file=sys.stderr)
 

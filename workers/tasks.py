@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.catalog import net
+from app.catalog.jobs import JOBS
 from app.suppliers import retention, watch
 from app.uploads import cleanup, drop, events, parse, promote, work
 from app.uploads.webhooks import deliver
@@ -81,9 +82,14 @@ def advance_net() -> None:
     net.advance(catalog, current.dispatch)
 
 
-# Thousands of targets at one a second; a second delivery of the hint meanwhile finds the job busy.
-@app.task(name="catalog.run", soft_time_limit=12 * 3600, time_limit=12 * 3600 + 60)
-def run_next_job() -> None:
-    """One job of the net whose turn it is has been done, and the next ones are on their way."""
-    if net.run_next(catalog) is not None:
-        net.advance(catalog, current.dispatch)
+def _task_of(job_id: str) -> None:
+    # Thousands of targets at one a second; a second delivery of the hint meanwhile finds the job busy.
+    @app.task(name=net.task_of(job_id), soft_time_limit=12 * 3600, time_limit=12 * 3600 + 60)
+    def run_job() -> None:
+        """The job of the net has been done if it was its turn, and hints of the next are on their way."""
+        if net.run_next(catalog, only=job_id) is not None:
+            net.advance(catalog, current.dispatch)
+
+
+for _job_id in JOBS:
+    _task_of(_job_id)

@@ -19,6 +19,9 @@ _NEW_GENRE_KEYS = {"genre": "current", "ancestors": "parents", "siblings": "brot
 _NEW_GENRE_FIELDS = {"nameJa": "genreName", "level": "genreLevel"}
 
 
+OVERALL_GENRE, OVERALL = "0", "【総合"
+"""An id that looks like a genre's and is none is answered with the ranking of everything, and that title."""
+
 MOST_LEVELS = 50
 """An answer that is nested deeper is none of the API's, and would break whoever walks through it."""
 
@@ -60,6 +63,8 @@ def ranking(answer: Mapping[str, Any], target: str) -> Mapping[str, Any]:
     items = _records(answer, "Items", "items")
     if not items:
         raise TargetFailure("not_found")
+    if target != OVERALL_GENRE and OVERALL in str(answer.get("title")):
+        raise TargetFailure("contract", excerpt=f"asked for genre {target}, got {answer['title']}")
     return {
         "genreId": target, "title": answer.get("title"), "lastBuildDate": answer.get("lastBuildDate"),
         "Items": items,

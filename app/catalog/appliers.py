@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from app.adapters import logs
 from app.adapters.database import Connection
 from app.catalog.context import JobContext
 from app.catalog.etl_service import Applier
@@ -14,12 +15,17 @@ from app.catalog.repos.rank_repo import RankRepo
 from app.catalog.repos.tag_repo import TagRepo
 from app.catalog.times import instant
 
+log = logs.get(__name__)
+
 
 def apply_ranking(conn: Connection, normalized: Mapping[str, Any], ctx: JobContext, target: str) -> None:
     """The ranking of the genre stands as it was built."""
     built_at = instant(normalized.get("lastBuildDate"))
     if ctx.reapplied and built_at is None:
         return  # it stands under when it was fetched, which is not known any more
+    name = GenreRepo(conn).name(int(target))
+    if name and name not in normalized.get("title", name):
+        log.warning("ranking_of_another_title", genre_id=target, title=normalized["title"], genre_name=name)
     RankRepo(conn).insert_rank_snapshot(
         run_id=ctx.run_id, genre_id=int(target), ranking_items=normalized.get("Items", []),
         last_build_date=built_at, fetched_at=ctx.job_start_at,

@@ -120,8 +120,15 @@ class RakutenClient:
             found: Mapping[str, Any] = retrying(self._once, entity, query)
         except TargetFailure as failure:
             failure.attempts = retrying.statistics.get("attempt_number", 1)
+            failure.excerpt = self._without_keys(failure.excerpt)
             raise
         return found
+
+    def _without_keys(self, text: str) -> str:
+        """What a service or a proxy says may repeat the address that was asked for."""
+        for key in filter(None, (self._access.application_id, self._access.access_key)):
+            text = text.replace(key, "…")
+        return text
 
     def _once(self, entity: str, query: dict[str, str]) -> Mapping[str, Any]:
         endpoint = self._endpoints[entity]

@@ -23,6 +23,7 @@ class JobContext:
     job_start_at: datetime
     dry_run: bool = False
     limit: int | None = None
+    only: tuple[str, ...] = ()  # these targets instead of those of the job's policy
     reapplied: bool = False  # what is applied is from the raw store: nothing was observed now
 
     @property

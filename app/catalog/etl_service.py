@@ -28,8 +28,9 @@ log = logs.get(__name__)
 
 Target = str
 
-AT_ONCE = 200
-"""Targets whose lines of the ledger are read together, and whose ends are recorded together."""
+AT_ONCE = 50
+"""Targets whose lines of the ledger are read together, and whose ends are recorded together: so many are
+asked for again, a minute's worth, when a run breaks and goes on."""
 
 STORM = 5
 """So many targets in a row that could not be fetched for the service's sake: it is not tried any longer."""
@@ -131,7 +132,7 @@ class EtlService:
         work = _Work(self, ctx, source, entity, fetcher, applier, apply_version, run, again)
         work.summary.outcomes.update(done.values())
         wanted = dict.fromkeys(str(target) for target in target_provider(ctx))
-        targets = [target for target in wanted if target not in done][: ctx.limit]
+        targets = [target for target in list(wanted)[: ctx.limit] if target not in done]
         with ThreadPoolExecutor(self._threads, thread_name_prefix=entity) as pool:
             for start in range(0, len(targets), AT_ONCE):
                 work.through(targets[start : start + AT_ONCE], pool)

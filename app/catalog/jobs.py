@@ -108,26 +108,27 @@ def run_job(
     resume: UUID | None = None, tell: Tell | None = None, from_raw: Mapping[Target, Latest] | None = None,
 ) -> Outcome:  # fmt: skip
     """The job has been done for the day of `job_start_at`; `resume` goes on with a run that broke or failed,
-    for the day that it was begun for.
+    for the day and the targets that it was begun for.
 
     `from_raw` takes the records from the raw store instead of the API, and applies them whatever the ledger
     says. A dry run writes nothing, not even that it was. Busy when another run of the job is at work.
     """
     job = JOBS[job_id]
     if resume is not None:
-        job_start_at = _start_of(services, resume, job_id, dry_run=dry_run)
+        before = _to_be_resumed(services, resume, job_id, dry_run=dry_run)
+        job_start_at, only, limit = before.job_start_at, before.only_targets or (), before.target_limit
     ctx = JobContext(
         env=services.env, job_id=job_id, run_id=resume or services.clock.new_id(),
-        job_start_at=job_start_at, dry_run=dry_run, limit=limit,
+        job_start_at=job_start_at, dry_run=dry_run, limit=limit, only=tuple(only),
     )  # fmt: skip
     run = Run(services.db, ctx.run_id)
     done: Mapping[Target, str] = {}
     if resume is not None:
         done = run.resume(apply_version=job.apply_version)
     elif not dry_run:
-        run.begin(ctx, apply_version=job.apply_version, net_id=net_id)
+        run.begin(ctx, apply_version=job.apply_version, net_id=net_id, from_raw=from_raw is not None)
     with nullcontext() if dry_run else run.held():
-        outcome = _outcome(job, ctx, lambda: _work(services, job, ctx, run, only, done, tell, from_raw))
+        outcome = _outcome(job, ctx, lambda: _work(services, job, ctx, run, done, tell, from_raw))
     if not dry_run:
         run.end(
             status=outcome.status, reason_code=outcome.reason_code, summary=outcome.summary,
@@ -137,37 +138,38 @@ def run_job(
     return outcome
 
 
-def _start_of(services: Services, run_id: UUID, job_id: str, *, dry_run: bool) -> datetime:
-    """The start of a run that is to go on."""
+def _to_be_resumed(services: Services, run_id: UUID, job_id: str, *, dry_run: bool) -> Any:
+    """The run that is to go on, as it was begun."""
     before = runs.one(services.db, run_id)
     if (before.job_id, before.env) != (job_id, services.env):
         raise errors.Refused(f"This run is of {before.job_id} ({before.env}), not of {job_id}.")
     if dry_run:
         raise errors.Refused("A dry run writes nothing, so that it cannot go on with a run.")
-    start: datetime = before.job_start_at
-    return start
+    if before.from_raw:
+        raise errors.Refused("This run applied raw objects again: reapply goes on with what is left.")
+    return before
 
 
 def _work(
-    services: Services, job: Job, ctx: JobContext, run: Run, only: Collection[Target],
-    done: Mapping[Target, str], tell: Tell | None, from_raw: Mapping[Target, Latest] | None,
+    services: Services, job: Job, ctx: JobContext, run: Run, done: Mapping[Target, str],
+    tell: Tell | None, from_raw: Mapping[Target, Latest] | None,
 ) -> dict[str, Any]:  # fmt: skip
     if job.work is not None:
         return job.work(services, ctx)
     assert job.entity is not None and job.targets is not None
-    again = from_raw is not None
-    targets = list(only) if only or again else list(job.targets(policy.Policy(services.db))(ctx))
     fetcher: Fetcher
     if from_raw is not None:
+        targets = list(from_raw)
         fetcher = RawRecords(services.raw, from_raw)
     else:
+        targets = list(ctx.only or job.targets(policy.Policy(services.db))(ctx))
         fetcher = FETCHERS[job.entity](services.client, targets)
     return EtlService(
         services.db, services.raw, services.clock, threads=services.settings.catalog_threads, tell=tell
     ).run_entity_etl(
         ctx=ctx, source=SOURCE, entity=job.entity, target_provider=lambda _: targets,
         fetcher=fetcher, applier=APPLIERS[job.entity], apply_version=RULES[job.entity].apply_version,
-        run=run, done=done, again=again,
+        run=run, done=done, again=from_raw is not None,
     )  # fmt: skip
 
 

@@ -16,7 +16,10 @@ from app.kernel import errors
 
 log = logs.get(__name__)
 
-RUN_TASK = "catalog.run"
+
+def task_of(job_id: str) -> str:
+    """The name of the task that does this job of the net."""
+    return "catalog." + job_id.lower().replace("-", "_")
 
 
 def begin(services: Services, *, job_start_at: datetime) -> Any:
@@ -48,7 +51,7 @@ def begin_daily(services: Services, dispatch: Dispatch) -> None:
         begin(services, job_start_at=services.clock.now().replace(microsecond=0))
     except Busy:
         log.warning("net_still_at_work")
-    dispatch.send(RUN_TASK)
+    advance(services, dispatch)
 
 
 def advance(services: Services, dispatch: Dispatch) -> None:
@@ -56,7 +59,7 @@ def advance(services: Services, dispatch: Dispatch) -> None:
     net, past = _at_work(services)
     for job_id in ready(past) if net is not None else ():
         if job_id not in past or past[job_id].status != "running":
-            dispatch.send(RUN_TASK)
+            dispatch.send(task_of(job_id))
 
 
 def run(services: Services) -> list[Outcome]:
@@ -67,13 +70,14 @@ def run(services: Services) -> list[Outcome]:
     return outcomes
 
 
-def run_next(services: Services) -> Outcome | None:
-    """One job of the net at work whose turn it is has been done; None when there is none.
+def run_next(services: Services, *, only: str | None = None) -> Outcome | None:
+    """One job of the net at work whose turn it is, or this one, has been done; None when it is none's turn.
 
     A run of it that broke or failed goes on where it stopped, in the first try of a net that is resumed.
     """
     net, past = _at_work(services)
-    for job_id in ready(past) if net is not None else ():
+    turn = ready(past) if net is not None else []
+    for job_id in turn if only is None else {only}.intersection(turn):
         before = past.get(job_id)
         resumed = before.run_id if before is not None and before.status in ("broken", "failed") else None
         try:

@@ -32,9 +32,7 @@ def reapply(
         source_id: latest
         for page in _pages(services, entity, outdated=not everything) for source_id, latest in page
     }  # fmt: skip
-    return jobs.run_job(
-        services, job_id, job_start_at=job_start_at, limit=limit, from_raw=ledger, only=list(ledger)
-    )
+    return jobs.run_job(services, job_id, job_start_at=job_start_at, limit=limit, from_raw=ledger)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,14 +42,16 @@ class Run:
         self._done = threading.Event()
         self.run_id = run_id
 
-    def begin(self, ctx: JobContext, *, apply_version: int | None, net_id: UUID | None) -> None:
+    def begin(
+        self, ctx: JobContext, *, apply_version: int | None, net_id: UUID | None, from_raw: bool = False
+    ) -> None:
         """The job is this run's. Busy when another run of it is at work."""
         with self._db.transaction("catalog") as conn:
             repo = RunRepo(conn)
             repo.break_dead()
             begun = repo.begin(
-                ctx, apply_version=apply_version, net_id=net_id, owner_id=self._owner_id,
-                lease_seconds=LEASE_SECONDS,
+                ctx, apply_version=apply_version, net_id=net_id, from_raw=from_raw,
+                owner_id=self._owner_id, lease_seconds=LEASE_SECONDS,
             )  # fmt: skip
             if not begun:
                 raise Busy()

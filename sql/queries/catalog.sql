@@ -47,8 +47,8 @@ SET shop_name = excluded.shop_name, shop_url = excluded.shop_url, updated_at = n
 WHERE (s.shop_name, s.shop_url) IS DISTINCT FROM (excluded.shop_name, excluded.shop_url);
 
 -- name: upsert_item$
--- The item says what the record says; its id.
-INSERT INTO apl.item (
+-- The item says what the record says; its id. updated_at moves when it said something else.
+INSERT INTO apl.item AS i (
     rakuten_item_code, rakuten_shop_code, rakuten_genre_id, item_name, catchcopy, item_caption, item_url,
     item_price, tax_flag, postage_flag, credit_card_flag, gift_flag, availability, sale_starts_at, sale_ends_at
 ) VALUES (
@@ -71,7 +71,16 @@ SET rakuten_shop_code = excluded.rakuten_shop_code,
     availability = excluded.availability,
     sale_starts_at = excluded.sale_starts_at,
     sale_ends_at = excluded.sale_ends_at,
-    updated_at = now()
+    updated_at = CASE WHEN (
+        i.rakuten_shop_code, i.rakuten_genre_id, i.item_name, i.catchcopy, i.item_caption, i.item_url,
+        i.item_price, i.tax_flag, i.postage_flag, i.credit_card_flag, i.gift_flag, i.availability,
+        i.sale_starts_at, i.sale_ends_at
+    ) IS DISTINCT FROM (
+        excluded.rakuten_shop_code, excluded.rakuten_genre_id, excluded.item_name, excluded.catchcopy,
+        excluded.item_caption, excluded.item_url, excluded.item_price, excluded.tax_flag,
+        excluded.postage_flag, excluded.credit_card_flag, excluded.gift_flag, excluded.availability,
+        excluded.sale_starts_at, excluded.sale_ends_at
+    ) THEN now() ELSE i.updated_at END
 RETURNING id;
 
 -- name: sync_item_images!
@@ -145,6 +154,10 @@ SET genre_name = excluded.genre_name, genre_level = excluded.genre_level, parent
 WHERE (g.genre_name, g.genre_level, g.parent_id)
     IS DISTINCT FROM (excluded.genre_name, excluded.genre_level, excluded.parent_id);
 
+-- name: genre_name$
+-- What the genre is called, where it is known.
+SELECT genre_name FROM apl.genre WHERE rakuten_genre_id = :rakuten_genre_id;
+
 -- name: upsert_tag_group!
 -- The group of a tag is known.
 INSERT INTO apl.tag_group AS g (rakuten_tag_group_id, tag_group_name)
@@ -161,7 +174,10 @@ WHERE :parent_tag_id::bigint IS NULL
    OR EXISTS (SELECT FROM apl.tag p WHERE p.rakuten_tag_id = :parent_tag_id)
 ON CONFLICT (rakuten_tag_id) DO UPDATE
 SET tag_name = excluded.tag_name, parent_tag_id = excluded.parent_tag_id,
-    rakuten_tag_group_id = excluded.rakuten_tag_group_id, updated_at = now();
+    rakuten_tag_group_id = excluded.rakuten_tag_group_id,
+    updated_at = CASE WHEN (t.tag_name, t.parent_tag_id, t.rakuten_tag_group_id) IS DISTINCT FROM
+        (excluded.tag_name, excluded.parent_tag_id, excluded.rakuten_tag_group_id)
+        THEN now() ELSE t.updated_at END;
 
 -- name: item_is_active_update!
 -- An item is active when its genre and its shop are known; only what changes is touched (seed §6.3).
@@ -227,9 +243,11 @@ RETURNING run_id, job_id;
 -- name: begin_run!
 -- The job is this run's; no row when another run of it is at work.
 INSERT INTO apl.etl_run (
-    run_id, net_id, env, job_id, job_start_at, apply_version, owner_id, expires_at
+    run_id, net_id, env, job_id, job_start_at, apply_version, only_targets, target_limit, from_raw,
+    owner_id, expires_at
 ) VALUES (
-    :run_id, :net_id, :env, :job_id, :job_start_at, :apply_version, :owner_id,
+    :run_id, :net_id, :env, :job_id, :job_start_at, :apply_version, :only_targets, :target_limit, :from_raw,
+    :owner_id,
     clock_timestamp() + make_interval(secs => :lease_seconds)
 )
 ON CONFLICT (env, job_id) WHERE status = 'running' DO NOTHING;

@@ -227,6 +227,9 @@ CREATE TABLE apl.etl_run (
     job_id        text NOT NULL,
     job_start_at  timestamptz NOT NULL,
     apply_version integer,
+    only_targets  text[],  -- NULL: those of the job's policy
+    target_limit  integer,
+    from_raw      boolean NOT NULL DEFAULT false,
     status        text NOT NULL DEFAULT 'running',
     reason_code   text,
     owner_id      text,

@@ -17,6 +17,11 @@ class GenreRepo:
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
 
+    def name(self, genre_id: int) -> str | None:
+        """What the genre is called; None when nobody knows it yet."""
+        found: str | None = _sql.genre_name(self._conn, rakuten_genre_id=genre_id)
+        return found
+
     def upsert_genre(self, *, normalized_genre: Mapping[str, Any]) -> int:
         """The genre stands under its parents, which are written before it; how many of them changed."""
         path = [*normalized_genre.get("parents", []), normalized_genre["current"]]

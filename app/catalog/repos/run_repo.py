@@ -40,15 +40,16 @@ class RunRepo:
             log.warning("run_broken", run_id=str(row.run_id), job_id=row.job_id)
 
     def begin(
-        self, ctx: JobContext, *, apply_version: int | None, net_id: UUID | None, owner_id: str,
-        lease_seconds: float,
+        self, ctx: JobContext, *, apply_version: int | None, net_id: UUID | None, from_raw: bool,
+        owner_id: str, lease_seconds: float,
     ) -> bool:  # fmt: skip
         """Whether the job is this run's now; it is not where another run of it is at work."""
         return bool(
             _sql.begin_run(
                 self._conn, run_id=ctx.run_id, net_id=net_id, env=ctx.env, job_id=ctx.job_id,
-                job_start_at=ctx.job_start_at, apply_version=apply_version, owner_id=owner_id,
-                lease_seconds=lease_seconds,
+                job_start_at=ctx.job_start_at, apply_version=apply_version,
+                only_targets=list(ctx.only) or None, target_limit=ctx.limit, from_raw=from_raw,
+                owner_id=owner_id, lease_seconds=lease_seconds,
             )
         )  # fmt: skip
 

@@ -162,9 +162,23 @@ def test_a_hint_is_sent_for_each_job_whose_turn_it_is(day: World) -> None:
     assert hints.sent == []
     net.begin_daily(day.services, hints)
     net.advance(day.services, hints)
-    assert hints.sent == ["catalog.run"] * 2
+    assert hints.sent == ["catalog.job_r_01"] * 2
     for _ in range(2):
         net.run_next(day.services)
     hints.sent.clear()
     net.advance(day.services, hints)
-    assert hints.sent == ["catalog.run"] * 2  # genres and tags
+    assert hints.sent == ["catalog.job_g_01", "catalog.job_t_01"]
+    assert net.run_next(day.services, only="JOB-A-01") is None
+    done = net.run_next(day.services, only="JOB-T-01")
+    assert done is not None and done.job_id == "JOB-T-01"
+
+
+def test_no_request_holds_words_of_a_search(day: World) -> None:  # 32
+    """Words can be too short or too long for the API; the jobs ask by ids alone."""
+    net.begin(day.services, job_start_at=START)
+    net.run(day.services)
+    asked = {name for request in day.api.requests for name in request.query}
+    assert asked == {
+        "applicationId", "format", "formatVersion", "genreId", "genrePath", "itemCode", "tagId",
+        "availability", "hits",
+    }  # fmt: skip

@@ -23,8 +23,10 @@ def entries(world: World, *ranks: int, start: int = 0) -> list[dict[str, Any]]:
     ]
 
 
-def put(world: World, items: list[dict[str, Any]], built: Any = BUILT, title: str = "週間") -> None:
-    world.api.put("ranking", "0", {"title": title, "lastBuildDate": built, "Items": items})
+def put(
+    world: World, items: list[dict[str, Any]], built: Any = BUILT, title: str = "週間", genre: str = "0"
+) -> None:
+    world.api.put("ranking", genre, {"title": title, "lastBuildDate": built, "Items": items})
 
 
 def run(world: World) -> tuple[str, str | None]:
@@ -141,6 +143,22 @@ def test_an_empty_ranking_is_not_found_and_what_stands_stays(world: World) -> No
     world.api.fault(faults.not_found("/Ranking/"))
     assert run(world) == ("not_found", "not_found")
     assert world.tables() == before
+
+
+def test_the_ranking_of_everything_is_not_that_of_a_genre(world: World) -> None:  # 26
+    world.api.put("ranking", "999999", world.api.record("ranking", "0"))
+    ends = world.ends(world.run("JOB-R-01", only=["0", "999999"]))
+    assert ends == {"0": ("applied", None), "999999": ("failed", "contract")}
+    assert {genre for (genre,) in world.sql("SELECT rakuten_genre_id FROM apl.item_rank_snapshot")} == {0}
+
+
+@pytest.mark.parametrize("title, told", [("ランキング市場 【医療計測器】", False), ("【花】", True)])
+def test_a_ranking_of_another_title_is_told(world: World, title: str, told: bool) -> None:  # 26
+    world.run("JOB-G-01", only=["551172"])
+    put(world, entries(world, 1), title=title, genre="551172")
+    with structlog.testing.capture_logs() as lines:
+        assert world.run("JOB-R-01", only=["551172"]).status == "success"
+    assert ("ranking_of_another_title" in {line["event"] for line in lines}) is told
 
 
 @pytest.mark.parametrize(

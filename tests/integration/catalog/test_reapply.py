@@ -61,6 +61,35 @@ def test_applied_again_the_tables_come_back_with_images_in_their_order(world: Wo
         assert after[name] == before[name], name
 
 
+def test_a_run_of_raw_objects_does_not_go_on_with_the_api(
+    world: World, monkeypatch: pytest.MonkeyPatch, raised: int
+) -> None:
+    world.run("JOB-I-01", only=codes(world, 1))
+    world.sql("UPDATE apl.staging SET applied_version = 1")
+    with monkeypatch.context() as patch:
+        patch.setattr(etl_service, "normalize", lambda *_: {}["no"])
+        broken = reapply(world.services, "JOB-I-01", job_start_at=START)
+    assert broken.status == "failed"
+    with pytest.raises(errors.Refused):
+        world.run("JOB-I-01", resume=broken.run_id)
+    assert reapply(world.services, "JOB-I-01", job_start_at=START).summary["outcomes"] == {"reapplied": 1}
+
+
+def test_what_is_applied_again_and_the_same_says_when_it_changed(world: World) -> None:
+    world.run("JOB-I-01", only=codes(world, 3))
+    world.run("JOB-T-01", only=["1003726"])
+    tables = ("item", "shop", "tag", "tag_group")
+    before = [world.sql(f"SELECT * FROM apl.{name} ORDER BY 1") for name in tables]
+    assert all(before)
+    for job in ("JOB-I-01", "JOB-T-01"):
+        assert reapply(world.services, job, job_start_at=START, everything=True).status == "success"
+    assert [world.sql(f"SELECT * FROM apl.{name} ORDER BY 1") for name in tables] == before
+    world.sql("UPDATE apl.item SET item_name = 'x'")
+    reapply(world.services, "JOB-I-01", job_start_at=START, everything=True)
+    found = world.sql("SELECT bool_and(updated_at > created_at), min(item_name) FROM apl.item")
+    assert (found[0][0], found[0][1] == "x") == (True, False)
+
+
 def test_a_job_applies_what_another_version_applied(world: World, raised: int) -> None:
     (code,) = codes(world, 1)
     world.run("JOB-I-01", only=[code])

@@ -39,6 +39,13 @@ def codes(world: World, count: int) -> list[str]:
     return sorted(world.api.ids("item"))[:count]
 
 
+def test_what_is_said_of_a_failure_names_no_key(world: World) -> None:
+    asked = f"GET /?applicationId={world.settings.catalog_application_id} accessKey: pk_secret".encode()
+    world.api.fault(Fault({"itemCode": CODE}, status=503, body=asked, times=MOST_TRIES))
+    assert one(world) == ("failed", "server_error")
+    assert details(world)[2] == "GET /?applicationId=… accessKey: …"
+
+
 # 1: too many requests
 
 

@@ -126,6 +126,16 @@ def test_a_limit_is_kept(world: World) -> None:
     assert (found.summary["total_targets"], len(world.api.requests)) == (4, 4)
 
 
+def test_a_run_goes_on_with_the_targets_that_it_was_begun_for(world: World) -> None:
+    some = codes(world, 9)
+    refuse(world, some[1])
+    first = world.run("JOB-I-01", only=some, limit=4)
+    assert first.summary["total_targets"] == 4
+    second = world.run("JOB-I-01", resume=first.run_id)
+    assert (second.status, second.summary["outcomes"]) == ("success", {"applied": 4})
+    assert sorted(world.ends(second)) == some[:4]
+
+
 # Thresholds and exit codes
 
 
@@ -151,22 +161,22 @@ def test_a_database_that_fails_fails_the_job(world: World, monkeypatch: pytest.M
     def away(*_: Any, **__: Any) -> None:
         raise errors.Deadlock()
 
-    monkeypatch.setattr(etl_service.StagingRepo, "applied", away)
+    monkeypatch.setattr(etl_service.StagingRepo, "batch_upsert", away)
     found = world.run("JOB-I-01", only=codes(world, 3))
     assert (found.status, found.reason_code, found.exit_code) == ("failed", "deadlock", 1)
     assert runs.one(world.db, found.run_id).status == "failed"
 
 
 def test_a_database_that_fails_for_a_moment_does_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, left = etl_service.StagingRepo.applied, [2]
+    real, left = etl_service.StagingRepo.batch_upsert, [2]
 
-    def shaky(*args: Any, **kwargs: Any) -> bool:
+    def shaky(*args: Any, **kwargs: Any) -> int:
         if left[0]:
             left[0] -= 1
             raise errors.Deadlock()
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(etl_service.StagingRepo, "applied", shaky)
+    monkeypatch.setattr(etl_service.StagingRepo, "batch_upsert", shaky)
     assert world.run("JOB-I-01", only=codes(world, 3)).summary["outcomes"] == {"applied": 3}
     assert left == [0]
 
