@@ -5,28 +5,23 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from app.catalog import etl_service, jobs, raw_store, runs
+from app.catalog import etl_service, jobs, runs
 from app.catalog.replay import demo, faults
-from app.catalog.repos.item_repo import ItemRepo
-from app.catalog.repos.staging_repo import StagingRepo
 from app.catalog.runs import Busy
+from tests.integration.catalog.killed import ONCE, STEPS
 from tests.integration.catalog.world import EMPTY, START, World
 from tests.integration.threads import wait_until
 
 SOME = 8
-
-
-class Crash(BaseException):
-    """The process is no more at this place."""
 
 
 def codes(world: World, count: int = SOME) -> list[str]:
@@ -47,74 +42,31 @@ def lease_is_over(world: World) -> Any:
     return run_id, start
 
 
-def crash_at(patch: pytest.MonkeyPatch, owner: Any, name: str, *, call: int, behind: bool) -> None:
-    """The n-th call of this function is the last thing that the process does, or is not done any more."""
-    real: Callable[..., Any] = getattr(owner, name)
-    calls = [0]
-
-    def crashing(*args: Any, **kwargs: Any) -> Any:
-        calls[0] += 1
-        if calls[0] >= call and not behind:
-            raise Crash()
-        found = real(*args, **kwargs)
-        if calls[0] >= call:
-            raise Crash()
-        return found
-
-    patch.setattr(owner, name, crashing)
-
-
-STEPS: dict[str, tuple[Any, str, bool]] = {
-    "after the fetch": (etl_service, "normalize", False),
-    "after the put": (raw_store.FolderRawStore, "put_json", True),
-    "in the applier": (ItemRepo, "sync_item_images", False),
-    "before the commit": (StagingRepo, "batch_upsert", True),
-    "after the commit": (etl_service._Work, "_apply", True),
-    "before the end of the run": (runs.Run, "end", False),
-}
-
-
+@pytest.mark.parametrize("go_on", [True, False], ids=["the run goes on", "another run"])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_crash_at_any_step_leaves_nothing_half(
-    world: World, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:  # 34
-    world.settings = replace(world.settings, catalog_threads=1)
+def test_killed_at_any_step_nothing_is_half(world: World, step: str, go_on: bool) -> None:  # 34
     some = codes(world)
-    world.run("JOB-I-01", only=some, job_start_at=START)
-    expected = world.tables()
-    assert len(expected["raw"]) == len(expected["staging"]) == SOME
+    call = 1 if step in ONCE else 4
+    words = ["run", "JOB-I-01", *(word for code in some for word in ("--only", code))]
+    program = [sys.executable, "-m", "tests.integration.catalog.killed", step, str(call), *words]
+    done = subprocess.run(
+        program, env=environment(world, HEADWORKS_CATALOG_THREADS="1"), capture_output=True, timeout=60
+    )
+    assert done.returncode == -signal.SIGKILL, done
+    assert step in ONCE or len(world.table("staging")) in (3, 4)
+    run_id, start = lease_is_over(world)
+    if go_on:
+        found = world.run("JOB-I-01", resume=run_id)
+        assert (found.run_id, found.status) == (run_id, "success")
+    else:
+        assert world.run("JOB-I-01", only=some, job_start_at=start).status == "success"
+    statuses = [status for (status,) in world.sql("SELECT status FROM apl.etl_run ORDER BY started_at")]
+    assert statuses == ["success"] if go_on else ["broken", "success"]
+    tables = world.tables()
+    assert len(tables["raw"]) == len(tables["staging"]) == SOME
     start_again(world)
-    owner, name, behind = STEPS[step]
-    with monkeypatch.context() as patch:
-        crash_at(patch, owner, name, call=1 if owner is runs.Run else 4, behind=behind)
-        with pytest.raises(Crash):
-            world.run("JOB-I-01", only=some, job_start_at=START)
-    assert owner is runs.Run or len(world.table("staging")) < SOME
-    run_id, _ = lease_is_over(world)
-    found = world.run("JOB-I-01", only=some, resume=run_id)
-    assert (found.run_id, found.status) == (run_id, "success")
-    assert world.tables() == expected
-    assert world.sql("SELECT status FROM apl.etl_run") == [("success",)]
-
-
-@pytest.mark.parametrize("step", ["after the put", "after the commit"])
-def test_after_a_crash_another_run_comes_to_the_same_tables(
-    world: World, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:  # 34
-    some = codes(world)
-    world.run("JOB-I-01", only=some, job_start_at=START)
-    expected = world.tables()
-    start_again(world)
-    owner, name, behind = STEPS[step]
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        crash_at(patch, owner, name, call=4, behind=behind)
-        world.run("JOB-I-01", only=some, job_start_at=START)
-    lease_is_over(world)
-    assert world.run("JOB-I-01", only=some, job_start_at=START).status == "success"
-    assert world.tables() == expected
-    assert world.sql("SELECT status, reason_code FROM apl.etl_run ORDER BY started_at") == [
-        ("broken", "lease_expired"), ("success", None),
-    ]  # fmt: skip
+    world.run("JOB-I-01", only=some, job_start_at=start)
+    assert tables == world.tables()
 
 
 # A real process
