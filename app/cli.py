@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from app import cli_catalog, cli_keys, cli_operations, cli_suppliers
+from app import cli_catalog, cli_keys, cli_operations, cli_pipeline, cli_suppliers
 from app.adapters import database, logs, migrations
 from app.adapters.settings import Settings
 from app.client import TERMINAL, Client, RequestRefused, Unreachable
@@ -105,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     operations = cli_operations.add_commands(commands, _client, _settings)
     of_suppliers = cli_suppliers.add_commands(commands, _settings)
     of_catalog = cli_catalog.add_commands(commands, _settings)
+    cli_pipeline.add_commands(commands)
 
     for command in (upload, listed, show, bad, watch, *of_keys, *operations, *of_suppliers, *of_catalog):
         command.add_argument("--data", type=Path, default=Path("var"), help="folder of the local instance")

@@ -10,12 +10,15 @@ import flask.json.provider
 import werkzeug.exceptions
 import werkzeug.middleware.proxy_fix
 
-from app.access import limits
+from app.access import limits, problems
 from app.access import views as access
 from app.adapters import logs, metrics, migrations
 from app.adapters.settings import Settings
 from app.kernel import errors
 from app.openapi import views as openapi
+from app.pipeline import services as pipeline_services
+from app.pipeline import views as pipeline
+from app.pipeline.pages import views as pipeline_pages
 from app.suppliers import services as suppliers_services
 from app.suppliers.pages import views as suppliers
 from app.uploads import pages, services, views
@@ -33,27 +36,6 @@ OPEN_ENDPOINTS = ("healthz", "readyz", "metrics_text", *openapi.OPEN_ENDPOINTS)
 
 UPLOAD_ENDPOINTS = ("uploads.create_upload", "pages.hand_in", "pages.take_again")
 """What takes a report in, and counts as one with its key."""
-
-STATUS_OF_CODE = {
-    "file_too_large": 413,
-    "unsupported_format": 415,
-    "not_found": 404,
-    "conflict": 409,
-    "unauthorized": 401,
-    "forbidden": 403,
-    "csrf": 403,
-    "too_many_requests": 429,
-}
-STATUS_OF_KIND: tuple[tuple[type[errors.HeadworksError], int], ...] = (
-    (errors.NotFound, 404),
-    (errors.Conflict, 409),
-    (errors.FileRefused, 422),
-    (errors.Refused, 422),
-    (errors.FileGone, 410),
-    (errors.AccessDenied, 403),
-    (errors.RateLimited, 503),
-    (errors.Transient, 503),
-)
 
 
 class _Json(flask.json.provider.DefaultJSONProvider):
@@ -85,7 +67,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     access.install(
         app,
         door,
-        open_endpoints=OPEN_ENDPOINTS,
+        open_endpoints=(*OPEN_ENDPOINTS, *pipeline.ENDPOINTS),
         public_endpoints=openapi.PUBLIC_ENDPOINTS,
         upload_endpoints=UPLOAD_ENDPOINTS,
     )
@@ -98,6 +80,10 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
         *pages.BLUEPRINTS,
     ):
         app.register_blueprint(blueprint)
+    if settings.pipeline_database_url:
+        app.extensions["pipeline"] = pipeline_services.connect(settings, open_here=door.is_local)
+        app.register_blueprint(pipeline.blueprint)
+        app.register_blueprint(pipeline_pages.blueprint)
     app.register_error_handler(errors.HeadworksError, _headworks_problem)
     app.register_error_handler(werkzeug.exceptions.HTTPException, _http_problem)
     app.register_error_handler(OSError, _os_problem)
@@ -135,14 +121,12 @@ def metrics_text() -> flask.Response:
 
 
 def _headworks_problem(error: errors.HeadworksError) -> flask.Response:
-    status = STATUS_OF_CODE.get(error.code)
-    if status is None:
-        status = next((code for kind, code in STATUS_OF_KIND if isinstance(error, kind)), 500)
+    status = problems.status_of(error)
     if status >= 500:
         log.warning("request_failed", code=error.code, path=flask.request.path)
     if isinstance(error, limits.TooManyRequests):
         flask.g.rate_levels, flask.g.retry_after = error.levels, error.wait_seconds
-    return _problem(status, error.code, error.sentence)
+    return _problem(status, error.code, error.sentence, **getattr(error, "members", {}))
 
 
 def _http_problem(error: werkzeug.exceptions.HTTPException) -> Any:
@@ -153,8 +137,8 @@ def _http_problem(error: werkzeug.exceptions.HTTPException) -> Any:
         limit = (flask.current_app.config["MAX_CONTENT_LENGTH"] - FORM_BYTES) / 2**20
         return _problem(status, "file_too_large", file_sentence("file_too_large", limit=f"{limit:g} MB"))
     if isinstance(error, werkzeug.exceptions.NotFound):
-        return _problem(status, "not_found", "There is nothing at this address.")
-    problem = _problem(status, error.name.lower().replace(" ", "_"), error.description or error.name)
+        return _problem(status, "not_found", problems.NOTHING_HERE)
+    problem = _problem(status, problems.code_of(error), error.description or error.name)
     if isinstance(error, werkzeug.exceptions.MethodNotAllowed) and error.valid_methods:
         problem.headers["Allow"] = ", ".join(sorted(error.valid_methods))
     return problem
@@ -171,24 +155,8 @@ def _unexpected_problem(error: Exception) -> flask.Response:
     return _problem(500, "internal_error", "Something unexpected went wrong; it is in the log.")
 
 
-def _problem(status: int, code: str, sentence: str) -> flask.Response:
-    """An error: as a page for whoever looks at pages, else as problem+json (RFC 9457).
-
-    `error_code` is the word that uploads use for it.
-    """
+def _problem(status: int, code: str, sentence: str, **members: Any) -> flask.Response:
+    """An error: as a page for whoever looks at pages, else as problem+json."""
     if pages.site.wants_page():
         return pages.site.error_page(status, code, sentence)
-    body = {
-        "type": "about:blank",
-        "title": code.replace("_", " "),
-        "status": status,
-        "code": code,
-        "error_code": code,
-        "detail": sentence,
-    }
-    response = flask.jsonify(body)
-    response.status_code = status
-    response.content_type = "application/problem+json"
-    if status == 401:
-        response.headers["WWW-Authenticate"] = "Bearer"
-    return response
+    return problems.answer(status, code, sentence, **members)

@@ -118,7 +118,8 @@ class Database:
             },
         )
         sqlalchemy.event.listen(self._engine, "do_connect", functools.partial(_sign, name))
-        sqlalchemy.event.listen(self._engine, "connect", functools.partial(_bound, idle_seconds))
+        bound = functools.partial(_bound, timeout_seconds, idle_seconds)
+        sqlalchemy.event.listen(self._engine, "connect", bound)
 
     @contextmanager
     def transaction(
@@ -164,6 +165,35 @@ class Database:
         finally:
             connection.answer_seconds = patience.IDLE_SECONDS
             pooled.close()  # back to the pool
+
+    @contextmanager
+    def statement(self) -> Iterator[Connection]:
+        """A connection on which each statement is a transaction of its own, as the user that logged in.
+
+        One way to the server and back, where a transaction takes four. Driver errors leave it as the
+        product's own errors.
+        """
+        with _translated():
+            pooled = self._connect()
+        connection: Any = pooled.dbapi_connection
+        backend = connection.info.backend_pid
+        try:
+            connection.answer_seconds = self._timeout_seconds + patience.GRACE_SECONDS
+            connection.autocommit = True
+            with _translated():
+                yield connection
+            connection.autocommit = False
+        except BaseException as error:
+            if connection.closed:
+                self._abandoned.add(backend)
+            if connection.closed or not isinstance(error, errors.HeadworksError):
+                pooled.invalidate()  # what is going on in it is not known
+            else:
+                connection.autocommit = False
+            raise
+        finally:
+            connection.answer_seconds = patience.IDLE_SECONDS
+            pooled.close()
 
     def _connect(self) -> sqlalchemy.PoolProxiedConnection:
         try:
@@ -216,17 +246,18 @@ def _sign(name: str, _dialect: Any, _record: Any, _args: Any, options: dict[str,
     options["application_name"] = f"{this_process()} {name}"[:63]
 
 
-def _bound(idle_seconds: float, connection: Any, _record: Any) -> None:
+def _bound(timeout_seconds: float, idle_seconds: float, connection: Any, _record: Any) -> None:
     """A transaction that has only begun ends, too.
 
     The driver begins one with a message of its own; when the network falls silent behind it, the
-    settings of the transaction never arrive.
+    settings of the transaction never arrive. A statement without a transaction has no other limit.
     """
     connection.autocommit = True
     with connection.cursor() as cursor:
         cursor.execute(
-            "select set_config('idle_in_transaction_session_timeout', %s, false)",
-            (_milliseconds(idle_seconds),),
+            "select set_config('idle_in_transaction_session_timeout', %s, false),"
+            " set_config('statement_timeout', %s, false)",
+            (_milliseconds(idle_seconds), _milliseconds(timeout_seconds)),
         )
     connection.autocommit = False
 

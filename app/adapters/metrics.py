@@ -71,3 +71,20 @@ catalog_runs = Counter(
     "Runs of the catalog's jobs, by their end.",
     ["job_id", "status", "reason"],
 )
+pipeline_transitions = Counter(
+    "headworks_pipeline_transitions_total",
+    "Changes of a task's status in a stage.",
+    ["stage", "source", "target"],
+)
+pipeline_conflicts = Counter(
+    "headworks_pipeline_conflicts_total", "Changes that a task's status did not allow.", ["stage", "code"]
+)
+pipeline_leases_expired = Counter(
+    "headworks_pipeline_leases_expired_total", "Tasks whose worker was not heard of any more.", ["stage"]
+)
+pipeline_stage_seconds = Histogram(
+    "headworks_pipeline_stage_seconds",
+    "From the start of a stage of a task to its end.",
+    ["stage", "status"],
+    buckets=(0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600),
+)

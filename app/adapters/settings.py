@@ -25,6 +25,10 @@ def switch(text: str) -> bool:
     return words[text.lower()]
 
 
+INSTANCE = ("database_url", "broker_url", "data_dir")
+"""What no process of an instance can do without."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Where the parts of this instance are, and its limits.
@@ -64,6 +68,8 @@ class Settings:
     catalog_embedding_name: str = ""  # of the service's model
     catalog_embedding_dimensions: int = 512  # of its vectors; with pgvector the table's own
     catalog_embedding_key: str = field(default="", repr=False)
+    pipeline_database_url: str = field(default="", repr=False)  # of its own; empty: no pipeline is served
+    pipeline_tokens: str = field(default="", repr=False)  # of the daemons, separated by commas
     code_commit: str = ""  # of the code that runs; empty: of its checkout
     upload_bytes: int = 50 * 1024 * 1024  # D6.6 §3.2
     unpacked_bytes: int = 400 * 1024 * 1024  # of a gzip file: eight times the largest upload
@@ -75,9 +81,11 @@ class Settings:
     webhooks_to_loopback: bool = False  # for development: http, and to this machine
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:
-        """The settings of this process; SettingsError names what is missing or malformed."""
-        values: dict[str, object] = {}
+    def from_env(
+        cls, environ: Mapping[str, str] = os.environ, *, needs: tuple[str, ...] = INSTANCE
+    ) -> Settings:
+        """The settings of this process; SettingsError names what it needs and misses, or is malformed."""
+        values: dict[str, object] = {"database_url": "", "broker_url": "", "data_dir": Path("var")}
         for name, kind in cls._kinds().items():
             text = environ.get(f"HEADWORKS_{name.upper()}", "")
             if text:
@@ -87,8 +95,8 @@ class Settings:
                     raise SettingsError(
                         f"HEADWORKS_{name.upper()} is {text!r}, which is no {kind.__name__}."
                     ) from None
-        for name in ("database_url", "broker_url", "data_dir"):
-            if name not in values:
+        for name in needs:
+            if not environ.get(f"HEADWORKS_{name.upper()}"):
                 raise SettingsError(
                     f"HEADWORKS_{name.upper()} is not set. ./scripts/up sets up a whole instance;"
                     " `headworks env` prints the settings of a running one."

@@ -120,6 +120,11 @@ def sees_every_workspace() -> bool:
     return found is not None and found.workspace_id is None
 
 
+def serves(blueprint: str) -> bool:
+    """Whether this instance has that part."""
+    return blueprint in flask.current_app.blueprints
+
+
 def may_log_out() -> bool:
     """Whether this page is shown to somebody who has logged in."""
     return bool(principal.csrf_token()) and principal.current() is not principal.LOCAL_BROWSER
@@ -145,5 +150,6 @@ def _teach_templates(state: Any) -> None:
         figures=figures,
         may_log_out=may_log_out,
         sees_every_workspace=sees_every_workspace,
+        serves=serves,
         words=words,
     )

@@ -1051,13 +1051,14 @@ def all_kinds(kind: type[errors.HeadworksError] = errors.HeadworksError) -> set[
     return {kind}.union(*[all_kinds(narrower) for narrower in kind.__subclasses__()])
 
 
+WHAT_UPLOADS_MEET = ("app.kernel.", "app.adapters.", "app.access.", "app.uploads.")
 WAITING = {kind for kind, policy in retry.POLICIES.items() if policy.retries}
 NEVER = [
     *sorted(
         (
             kind
             for kind in all_kinds()
-            if not issubclass(kind, tuple(WAITING)) and kind.__module__.startswith("app.")
+            if not issubclass(kind, tuple(WAITING)) and kind.__module__.startswith(WHAT_UPLOADS_MEET)
         ),
         key=lambda kind: kind.__name__,
     ),

@@ -1,0 +1,92 @@
+"""The pipeline alone, without the rest of an instance: `headworks pipeline serve`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import flask
+import werkzeug.exceptions
+
+from app.access import exposure, problems
+from app.adapters import logs
+from app.adapters.settings import Settings, SettingsError
+from app.kernel import errors
+from app.pipeline import services, views
+
+log = logs.get(__name__)
+
+
+def create_app(settings: Settings | None = None) -> flask.Flask:
+    """The application; settings come from the environment unless given.
+
+    SettingsError without a database, NotSafeToStart where others can reach it and no token is needed.
+    """
+    logs.configure("pipeline")
+    settings = settings or Settings.from_env(needs=("pipeline_database_url",))
+    if not settings.pipeline_database_url:
+        raise SettingsError("HEADWORKS_PIPELINE_DATABASE_URL is not set: the pipeline has its own database.")
+    has_tokens = bool(settings.pipeline_tokens or settings.api_key)
+    is_local = exposure.is_loopback(exposure.host_of(settings.bind))
+    if not has_tokens and not is_local:
+        raise exposure.NotSafeToStart(
+            f"HEADWORKS_PIPELINE_TOKENS is not set, and {settings.bind!r} is not only this machine."
+        )
+    app = flask.Flask("app.pipeline")
+    app.extensions["pipeline"] = services.connect(settings, open_here=is_local and not has_tokens)
+    app.register_blueprint(views.blueprint)
+    app.register_error_handler(errors.HeadworksError, _refusal)
+    app.register_error_handler(werkzeug.exceptions.HTTPException, _http_problem)
+    app.register_error_handler(Exception, _unexpected)
+    app.add_url_rule("/healthz", view_func=healthz)
+    app.add_url_rule("/readyz", view_func=readyz)
+    return app
+
+
+def healthz() -> dict[str, str]:
+    """The process is alive."""
+    return {"status": "alive"}
+
+
+def readyz() -> tuple[dict[str, str], int]:
+    """The process can do its work: its database answers."""
+    found: services.Services = flask.current_app.extensions["pipeline"]
+    try:
+        found.pipeline.newest_place()
+    except errors.HeadworksError as error:
+        return {"status": "not ready", "reason": error.code}, 503
+    return {"status": "ready"}, 200
+
+
+def _refusal(error: errors.HeadworksError) -> flask.Response:
+    status = problems.status_of(error)
+    if status >= 500:
+        log.warning("request_failed", code=error.code, path=flask.request.path)
+    return problems.answer(status, error.code, error.sentence, **getattr(error, "members", {}))
+
+
+def _http_problem(error: werkzeug.exceptions.HTTPException) -> Any:
+    if isinstance(error, werkzeug.exceptions.NotFound):
+        return problems.answer(404, "not_found", problems.NOTHING_HERE)
+    if (error.code or 500) < 400:
+        return error.get_response()
+    answer = problems.answer(error.code or 500, problems.code_of(error), error.description or error.name)
+    if isinstance(error, werkzeug.exceptions.MethodNotAllowed) and error.valid_methods:
+        answer.headers["Allow"] = ", ".join(sorted(error.valid_methods))
+    return answer
+
+
+def _unexpected(error: Exception) -> flask.Response:
+    log.exception("request_failed", path=flask.request.path, code="internal_error", error=str(type(error)))
+    return problems.answer(500, "internal_error", "Something unexpected went wrong; it is in the log.")
+
+
+def serve(*, bind: str, workers: int, threads: int) -> None:
+    """This process becomes the server."""
+    environ = {**os.environ, "HEADWORKS_BIND": bind}
+    argv = [
+        "python", "-m", "gunicorn", "--bind", bind, "--worker-class", "gthread", "--workers", str(workers),
+        "--threads", str(threads), "--graceful-timeout", "5", "--no-control-socket",
+        "app.pipeline.serve:create_app()",
+    ]  # fmt: skip
+    os.execvpe("python", argv, environ)
