@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from typing import Any
 
 
@@ -18,7 +20,9 @@ def add_commands(commands: Any) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from app.pipeline import serve  # becomes the server: only this command needs it
-
-    serve.serve(bind=options.bind, workers=options.workers, threads=options.threads)
-    return 1  # not reached
+    argv = [
+        sys.executable, "-m", "gunicorn", "--bind", options.bind, "--worker-class", "gthread",
+        "--workers", str(options.workers), "--threads", str(options.threads), "--graceful-timeout", "5",
+        "--no-control-socket", "app.pipeline.serve:create_app()",
+    ]  # fmt: skip
+    os.execve(sys.executable, argv, {**os.environ, "HEADWORKS_BIND": options.bind})

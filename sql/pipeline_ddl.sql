@@ -2,6 +2,9 @@
 -- database of its own and is applied whenever a server of the pipeline starts: each statement leaves
 -- what is there already as it is.
 
+-- Of several servers that start at once one makes the tables, and the others wait.
+SELECT pg_advisory_xact_lock(4051);
+
 CREATE TABLE IF NOT EXISTS pipeline_tracking (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     filename   text COLLATE "C" NOT NULL,

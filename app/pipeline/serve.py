@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import flask
@@ -79,14 +78,3 @@ def _http_problem(error: werkzeug.exceptions.HTTPException) -> Any:
 def _unexpected(error: Exception) -> flask.Response:
     log.exception("request_failed", path=flask.request.path, code="internal_error", error=str(type(error)))
     return problems.answer(500, "internal_error", "Something unexpected went wrong; it is in the log.")
-
-
-def serve(*, bind: str, workers: int, threads: int) -> None:
-    """This process becomes the server."""
-    environ = {**os.environ, "HEADWORKS_BIND": bind}
-    argv = [
-        "python", "-m", "gunicorn", "--bind", bind, "--worker-class", "gthread", "--workers", str(workers),
-        "--threads", str(threads), "--graceful-timeout", "5", "--no-control-socket",
-        "app.pipeline.serve:create_app()",
-    ]  # fmt: skip
-    os.execvpe("python", argv, environ)

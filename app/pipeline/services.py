@@ -12,7 +12,6 @@ from app.adapters.settings import Settings
 from app.kernel.clock import Clock, SystemClock
 from app.pipeline.store import Pipeline
 
-LOCK = 0x7069_7065_6C69_6E65  # "pipeline"
 TOKEN_CHARACTERS = 20
 
 
@@ -50,5 +49,4 @@ def apply_ddl(db: Database) -> None:
     """The tables are there; of several servers that start at once one makes them, and the others wait."""
     text = resources.files("sql").joinpath("pipeline_ddl.sql").read_text(encoding="utf-8")
     with db.transaction(None) as conn, conn.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         cursor.execute(text)

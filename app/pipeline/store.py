@@ -35,7 +35,10 @@ _sql = {
     )
     for name, stage in STAGES.items()
 }  # fmt: skip
-_of_all = _sql[INGEST.name]
+
+
+ANY = INGEST.name
+"""What is the same for all stages is called as of any."""
 
 
 class UnknownTask(errors.NotFound):
@@ -89,7 +92,7 @@ class Pipeline:
 
     def register(self, wanted: Register) -> bool:
         """Every shard of the file has a task; whether one of them is new."""
-        row = self._one(_of_all.register, filename=wanted.filename, shards=wanted.shards)
+        row = self._one(_sql[ANY].register, filename=wanted.filename, shards=wanted.shards)
         _count_moves(INGEST.name, "", "started", row.inserted)
         return bool(row.inserted)
 
@@ -101,7 +104,7 @@ class Pipeline:
         target = TARGETS[transition]
         sources = _sources(target)
         row = self._one(
-            _of_all.move_ingest, filename=wanted.filename, shard=wanted.shard, target=target, sources=sources,
+            _sql[ANY].move_ingest, filename=wanted.filename, shard=wanted.shard, target=target, sources=sources,
             worker_id=wanted.worker_id, error_code=wanted.error_code, error_message=wanted.error_message,
         )  # fmt: skip
         if not row.known:
@@ -168,7 +171,7 @@ class Pipeline:
             raise _not_now(stage, "invalid_transition", task.status, f"It is {task.status}, and not failed.")
 
     def _task(self, stage: Stage, filename: str, shard: int) -> _Stood:
-        row = self._one(_of_all.one_task, filename=filename, shard=shard)
+        row = self._one(_sql[ANY].one_task, filename=filename, shard=shard)
         if row is None:
             raise UnknownTask()
         return _stood(row, stage)
@@ -182,9 +185,9 @@ class Pipeline:
         _count_moves(stage.name, "new", "started", len(rows))
         return rows
 
-    def extend_lease(self, stage: Stage, wanted: Heartbeat) -> Any:
+    def extend_task_lease(self, stage: Stage, wanted: Heartbeat) -> Any:
         """When the lease of the task ends now. UnknownTask; NotNow when it is another's."""
-        row = self._one(_sql[stage.name].extend_lease, **asdict(wanted))
+        row = self._one(_sql[stage.name].extend_task_lease, **asdict(wanted))
         if row is None:
             task = self._task(stage, wanted.filename, wanted.shard)
             raise _not_now(stage, "lease_lost", task.status, "Its lease has run out, or is another's.")
@@ -227,21 +230,21 @@ class Pipeline:
 
     def file(self, filename: str) -> list[Any]:
         """Every shard of the file; UnknownFile when there is none."""
-        rows = self._all(_of_all.shards_of_file, filename=filename)
+        rows = self._all(_sql[ANY].shards_of_file, filename=filename)
         if not rows:
             raise UnknownFile()
         return rows
 
     def history(self, filename: str, wanted: HistoryQuery) -> list[Any]:
         """What happened to the tasks of the file; UnknownFile when there is none."""
-        rows = self._all(_of_all.history, filename=filename, **asdict(wanted) | {"limit": wanted.limit + 1})
+        rows = self._all(_sql[ANY].history, filename=filename, **asdict(wanted) | {"limit": wanted.limit + 1})
         if not rows:
             self.file(filename)
         return rows
 
     def files(self, wanted: FilesQuery) -> list[Any]:
         """Files, the newest name first, with how many of their shards stand where."""
-        return self._all(_of_all.files, **asdict(wanted) | {"limit": wanted.limit + 1})
+        return self._all(_sql[ANY].files, **asdict(wanted) | {"limit": wanted.limit + 1})
 
     def tasks(self, wanted: TasksQuery) -> list[Any]:
         """Tasks that match, in the order of their making."""
@@ -261,7 +264,7 @@ class Pipeline:
 
     def summary(self) -> tuple[Any, list[Any]]:
         """How many tasks stand where in each stage, and how far each shard is."""
-        return self._one(_of_all.summary), self._all(_of_all.by_shard)
+        return self._one(_sql[ANY].summary), self._all(_sql[ANY].by_shard)
 
     def oldest_ready(self) -> dict[str, float]:
         """For how many seconds the task that waits longest for each stage has waited."""
@@ -270,13 +273,13 @@ class Pipeline:
     def followed(self, place: tuple[str, int], *, filename: str | None, stage: str | None, limit: int) -> Any:
         """What happened behind a place that was followed up to, as far as it is certain."""
         return self._all(
-            _of_all.followed, behind_xid=place[0], behind_id=place[1], filename=filename, stage=stage,
+            _sql[ANY].followed, behind_xid=place[0], behind_id=place[1], filename=filename, stage=stage,
             limit=limit,
         )  # fmt: skip
 
     def newest_place(self) -> tuple[str, int]:
         """The place behind which what happens from now on can be read."""
-        return self._one(_of_all.newest_place).xid, 0
+        return self._one(_sql[ANY].newest_place).xid, 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,11 +291,11 @@ def claim(stage: str) -> flask.Response:
 
 
 @blueprint.post("/queues/<stage>/heartbeat")
-def extend_lease(stage: str) -> flask.Response:
+def extend_task_lease(stage: str) -> flask.Response:
     """The lease of the task ends so much later."""
     of = _queue_of(stage)
     wanted = _body(requests.Heartbeat)
-    ends = _pipeline().extend_lease(of, wanted)
+    ends = _pipeline().extend_task_lease(of, wanted)
     return _answer({
         "filename": wanted.filename, "shard": wanted.shard, "stage": stage, "lease_expires_at": _utc(ends),
     })  # fmt: skip
@@ -337,8 +337,8 @@ ENDPOINTS = tuple(
     f"pipeline.{name}"
     for name in (
         "register", "finish_ingest", "move_ingest", "list_files", "show_file", "show_history", "move",
-        "retry_failed", "list_tasks", "list_stuck", "list_queue", "claim", "extend_lease", "show_summary",
-        "show_metrics", "follow",
+        "retry_failed", "list_tasks", "list_stuck", "list_queue", "claim", "extend_task_lease",
+        "show_summary", "show_metrics", "follow",
     )
 )  # fmt: skip
 """Who may use them is asked here, and not at the door."""

@@ -155,7 +155,7 @@ WHERE STAGE_status = 'failed'
 ORDER BY id
 LIMIT :limit;
 
--- name: extend_lease^
+-- name: extend_task_lease^
 -- The lease of this task ends so much later; no row when it is another's.
 UPDATE pipeline_tracking SET STAGE_lease_expires_at = now() + make_interval(secs => :lease_seconds)
 WHERE filename = :filename AND shard = :shard AND STAGE_status = 'started' AND STAGE_lease_token = :lease_token
