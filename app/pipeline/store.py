@@ -104,8 +104,7 @@ class Pipeline:
         target = TARGETS[transition]
         sources = _sources(target)
         row = self._one(
-            _sql[ANY].move_ingest, filename=wanted.filename, shard=wanted.shard, target=target, sources=sources,
-            worker_id=wanted.worker_id, error_code=wanted.error_code, error_message=wanted.error_message,
+            _sql[ANY].move_ingest, **asdict(wanted), target=target, sources=sources,
         )  # fmt: skip
         if not row.known:
             raise UnknownFile() if wanted.shard is None else UnknownTask()
