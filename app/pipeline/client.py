@@ -105,6 +105,11 @@ class PipelineClient:
         reason = {"error_code": code, "error_message": message[:LONGEST_MESSAGE].replace("\x00", "\ufffd")}
         self._again("POST", f"/stages/{task.stage}/fail", self._of(task) | reason)
 
+    def retry_failed(self, stage: str, *, filename: str | None = None, error_code: str | None = None) -> int:
+        """Failed tasks of the stage that match wait for it again; how many."""
+        body = {"filename": filename, "error_code": error_code}
+        return int(self._again("POST", f"/stages/{stage}/retry-failed", body)["retried"])
+
     def file(self, filename: str, *, details: bool = False) -> dict[str, Any]:
         """Where every shard of the file stands."""
         return self._again("GET", f"/files/{filename}", details=str(details).lower())
