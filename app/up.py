@@ -33,6 +33,7 @@ HOST = "127.0.0.1"
 PORT, FLOWER_PORT = 8000, 5555
 READY_SECONDS = 60.0
 POLL_SECONDS = 0.2
+PIPELINE_DATABASE = "pipeline_db"
 Service = embedded.Postgres | embedded.Valkey
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -59,6 +60,7 @@ class Instance:
 
     url: str
     database_url: str
+    pipeline_database_url: str
     broker_url: str
     data_dir: Path
     api_key: str
@@ -68,6 +70,7 @@ class Instance:
         return {
             "HEADWORKS_URL": self.url,
             "HEADWORKS_DATABASE_URL": self.database_url,
+            "HEADWORKS_PIPELINE_DATABASE_URL": self.pipeline_database_url,
             "HEADWORKS_BROKER_URL": self.broker_url,
             "HEADWORKS_DATA_DIR": str(self.data_dir),
             "HEADWORKS_API_KEY": self.api_key,
@@ -147,6 +150,7 @@ def _start_services(running: contextlib.ExitStack, port: int, data: Path) -> tup
     instance = Instance(
         url=f"http://{HOST}:{port}",
         database_url=_foreign("HEADWORKS_DATABASE_URL", postgres),
+        pipeline_database_url=_foreign("HEADWORKS_PIPELINE_DATABASE_URL", postgres),
         broker_url=_foreign("HEADWORKS_BROKER_URL", valkey),
         data_dir=data,
         api_key=os.environ.get("HEADWORKS_API_KEY") or _local_key(data),
@@ -155,6 +159,8 @@ def _start_services(running: contextlib.ExitStack, port: int, data: Path) -> tup
     if not instance.database_url:
         services.append(running.enter_context(postgres))
         instance = replace(instance, database_url=postgres.dsn)
+        own_pipeline = instance.pipeline_database_url or postgres.dsn_of(PIPELINE_DATABASE)
+        instance = replace(instance, pipeline_database_url=own_pipeline)
     if not instance.broker_url:
         services.append(running.enter_context(valkey))
         instance = replace(instance, broker_url=valkey.url)
@@ -166,8 +172,8 @@ def _start_services(running: contextlib.ExitStack, port: int, data: Path) -> tup
 def _check_secret(instance: Instance) -> None:
     """The web would refuse to start, but only after everything else has."""
     own = [
-        f"HEADWORKS_{name.upper()}_URL names a {name} of your own"
-        for name in ("database", "broker")
+        f"HEADWORKS_{name.upper()}_URL names a {name.replace('_', ' ')} of your own"
+        for name in ("database", "pipeline_database", "broker")
         if getattr(instance, f"{name}_url")
     ]
     exposure.check_secret(os.environ.get("HEADWORKS_SECRET", ""), reason=own[0] if own else None)

@@ -70,8 +70,11 @@ def _reachable_by(settings: Settings) -> str | None:
         return f"HEADWORKS_BIND is {settings.bind!r}, which is not only this machine"
     if not is_loopback(urlsplit(settings.url).hostname or ""):
         return f"HEADWORKS_URL is {settings.url}, which is not only this machine"
-    if not embedded.Postgres(settings.data_dir / "postgres").is_named_by(settings.database_url):
+    postgres = embedded.Postgres(settings.data_dir / "postgres")
+    if not postgres.is_named_by(settings.database_url):
         return "HEADWORKS_DATABASE_URL names a database of your own"
+    if settings.pipeline_database_url and not postgres.is_named_by(settings.pipeline_database_url):
+        return "HEADWORKS_PIPELINE_DATABASE_URL names a database of your own"
     if not embedded.Valkey(settings.data_dir / "valkey").is_named_by(settings.broker_url):
         return "HEADWORKS_BROKER_URL names a broker of your own"
     return None

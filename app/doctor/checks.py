@@ -13,6 +13,9 @@ from app.adapters.settings import Settings
 from app.doctor import store
 from app.kernel import errors
 from app.kernel.clock import Clock
+from app.pipeline.requests import StuckQuery
+from app.pipeline.services import apply_ddl
+from app.pipeline.store import Pipeline
 from app.suppliers import history, services
 
 OLDEST_POSTGRESQL = 150_000  # UNIQUE NULLS NOT DISTINCT
@@ -192,6 +195,27 @@ def _suppliers(of: Examined) -> str:
     return f"{', '.join(names)}: nothing is too old." if names else "There are none yet."
 
 
+def _pipeline(of: Examined) -> str:
+    url = of.settings.pipeline_database_url
+    if not url:
+        return "None is served here."
+    db = database.Database(url, name="headworks doctor", timeout_seconds=10)
+    try:
+        apply_ddl(db)
+        stuck = Pipeline(db, of.clock).stuck(StuckQuery())
+    except errors.ConnectionLost as error:
+        raise Ill(error.sentence, "Start it, or correct HEADWORKS_PIPELINE_DATABASE_URL.") from None
+    finally:
+        db.close()
+    if stuck:
+        raise Ill(
+            f"{len(stuck)} tasks are at work for too long, the longest of them in {stuck[0]['stage']}.",
+            "See /pipeline: where the daemon is gone its task may be failed, and done again.",
+            works=True,
+        )
+    return "No task is at work for too long."
+
+
 CHECKS: dict[str, Callable[[Examined], str]] = {
     "database": _database,
     "schema": _schema,
@@ -202,4 +226,5 @@ CHECKS: dict[str, Callable[[Examined], str]] = {
     "storage": _storage,
     "work": _work,
     "suppliers": _suppliers,
+    "pipeline": _pipeline,
 }

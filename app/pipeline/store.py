@@ -149,6 +149,8 @@ class Pipeline:
         )  # fmt: skip
         if row is not None:
             _count_moves(stage.name, row.from_status, target)
+            if row.seconds is not None:
+                metrics.pipeline_stage_seconds.labels(stage.name, target).observe(row.seconds)
             return
         task = self._task(stage, wanted.filename, wanted.shard)
         if wanted.lease_token is not None and wanted.lease_token != str(task.lease_token):

@@ -8,13 +8,20 @@ WITH inserted AS (
         filename, shard, event_ingest_status, event_ingest_attempt, event_ingest_started_at
     )
     SELECT :filename, shard, 'started', 1, now() FROM unnest(:shards::integer[]) AS shard
+    ORDER BY shard  -- two that register the same at once wait for each other, and not in a circle
     ON CONFLICT (filename, shard) DO NOTHING
     RETURNING shard
+), waiting AS (
+    SELECT id FROM pipeline_tracking
+    WHERE filename = :filename AND shard = ANY (:shards::integer[]) AND event_ingest_status = 'new'
+    ORDER BY id
+    FOR UPDATE
 ), begun AS (
-    UPDATE pipeline_tracking
+    UPDATE pipeline_tracking t
     SET event_ingest_status = 'started', event_ingest_attempt = event_ingest_attempt + 1,
         event_ingest_started_at = now(), updated_at = now()
-    WHERE filename = :filename AND shard = ANY (:shards::integer[]) AND event_ingest_status = 'new'
+    FROM waiting
+    WHERE t.id = waiting.id
     RETURNING shard, event_ingest_attempt
 ), noted AS (
     INSERT INTO pipeline_history (filename, shard, stage, from_status, to_status, attempt)
@@ -29,7 +36,7 @@ SELECT count(*) AS inserted FROM inserted;
 WITH was AS (
     SELECT id, event_ingest_status AS status FROM pipeline_tracking
     WHERE filename = :filename AND (:shard::integer IS NULL OR shard = :shard)
-    ORDER BY shard
+    ORDER BY id
     FOR UPDATE
 ), refused AS (
     SELECT status FROM was WHERE status <> ALL (:sources) AND status <> :target
@@ -110,7 +117,8 @@ WITH was AS (
     FROM was
     WHERE t.id = was.id
     RETURNING t.filename, t.shard, was.status AS from_status, STAGE_attempt AS attempt,
-              STAGE_worker_id AS worker_id
+              STAGE_worker_id AS worker_id,
+              extract(epoch FROM STAGE_finished_at - STAGE_started_at)::float8 AS seconds
 ), noted AS (
     INSERT INTO pipeline_history (
         filename, shard, stage, from_status, to_status, attempt, worker_id, error_code, error_message

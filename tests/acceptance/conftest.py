@@ -113,7 +113,9 @@ def fleet(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     servers.sql(f"CREATE DATABASE {name} TEMPLATE template_migrated")
     data = tmp_path_factory.mktemp("fleet")
     with embedded.Valkey(data / "valkey") as valkey:
+        servers.sql(f"CREATE DATABASE {name}_pipeline")
         env = environment(servers.dsn_of(name), valkey.url, data)
+        env["HEADWORKS_PIPELINE_DATABASE_URL"] = servers.dsn_of(f"{name}_pipeline")
         processes = embedded.Fleet(ROOT / "Procfile", env=env, logs=data / "logs")
         processes.start()
         try:

@@ -32,7 +32,7 @@ TASKS = int(os.environ.get("HEADWORKS_PIPELINE_TASKS", "240"))
 SHARDS = 20
 LEASE_SECONDS = 2
 WORKERS = [stage for stage in QUEUES for _ in range(3)][:8]
-"""Eight daemons of the stages that are handed out; this process is that of the first, which registers files."""
+"""Eight daemons of the stages that are handed out; this process is the daemon of the first stage."""
 
 SWEEP = 1.0
 GRACE = 2.0  # until a claim comes that looks for leases that have run out

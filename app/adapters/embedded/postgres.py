@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 
 import psycopg2
+import psycopg2.errors
+from psycopg2 import sql
 
 from app.adapters.embedded import leash, machine
 from app.adapters.embedded.server import STOP_SECONDS, EmbeddedError, Server
@@ -30,7 +32,16 @@ class Postgres(Server):
     @property
     def dsn(self) -> str:
         """With the password; valid once started."""
-        return f"postgresql://headworks:{self._password()}@127.0.0.1:{self.port}/headworks"
+        return self._dsn_of("headworks")
+
+    def dsn_of(self, name: str) -> str:
+        """The address of another database of the running server; it is made where there is none."""
+        with contextlib.suppress(psycopg2.errors.DuplicateDatabase):
+            self._create_database(name)
+        return self._dsn_of(name)
+
+    def _dsn_of(self, name: str) -> str:
+        return f"postgresql://headworks:{self._password()}@127.0.0.1:{self.port}/{name}"
 
     def _binary(self) -> Path:
         return self._tool("postgres")
@@ -102,7 +113,7 @@ class Postgres(Server):
         except psycopg2.OperationalError as error:
             if 'database "headworks" does not exist' in str(error):
                 with contextlib.suppress(psycopg2.OperationalError):  # The next round tries again.
-                    self._create_database()
+                    self._create_database("headworks")
             return False
         return True
 
@@ -114,10 +125,10 @@ class Postgres(Server):
             return False
         return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
 
-    def _create_database(self) -> None:
-        connection = psycopg2.connect(self.dsn, dbname="postgres", connect_timeout=5)
+    def _create_database(self, name: str) -> None:
+        connection = psycopg2.connect(self._dsn_of("postgres"), connect_timeout=5)
         try:
             connection.autocommit = True
-            connection.cursor().execute("CREATE DATABASE headworks")
+            connection.cursor().execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         finally:
             connection.close()

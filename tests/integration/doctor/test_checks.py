@@ -177,3 +177,32 @@ def test_a_folder_that_lists_cannot_leave_is_told(
     monkeypatch.setattr(os, "access", lambda path, mode: path != inbox and may(path, mode))
     found = finding(here, "suppliers")
     assert (found.state, str(inbox) in found.found) == ("failed", True)
+
+
+@pytest.fixture
+def with_pipeline(settings: Settings, servers: Servers) -> Iterator[Settings]:
+    """The instance with a pipeline, in an empty database."""
+    name = f"pipeline_{uuid.uuid4().hex[:8]}"
+    servers.sql(f"CREATE DATABASE {name}")
+    yield replace(settings, pipeline_database_url=servers.dsn_of(name))
+    servers.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_tasks_of_the_pipeline_that_take_too_long_are_told(with_pipeline: Settings, servers: Servers) -> None:
+    assert finding(with_pipeline, "pipeline").state == "ok"
+    servers.sql(
+        "INSERT INTO pipeline_tracking (filename, shard, event_ingest_status, event_ingest_started_at)"
+        " SELECT 'a', shard, 'started', now() - make_interval(mins => shard)"
+        " FROM unnest('{2,6}'::integer[]) AS shard",
+        dsn=with_pipeline.pipeline_database_url,
+    )
+    found = finding(with_pipeline, "pipeline")
+    assert (found.state, found.found[:8]) == ("warning", "1 tasks "), found
+    assert "event-ingest" in found.found
+
+
+def test_a_pipeline_whose_database_is_not_there_is_told_without_its_password(settings: Settings) -> None:
+    gone = replace(settings, pipeline_database_url="postgresql://headworks:hush@127.0.0.1:1/pipeline_db")
+    found = finding(gone, "pipeline")
+    assert (found.state, "HEADWORKS_PIPELINE_DATABASE_URL" in found.advice) == ("failed", True)
+    assert "hush" not in str(found)
