@@ -1,4 +1,4 @@
-"""The OpenAPI document of the whole instance, put together from the subsystems' parts."""
+"""The OpenAPI document of an application, put together from the parts of what it serves."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from typing import Any
 
 import yaml
 
-HOUSE = "house.yaml"
-"""The part that all others build on; what stands in it comes first."""
+INSTANCE = ("house", "instance", "audit", "uploads", "webhooks")
+"""The parts of every instance."""
+
+PIPELINE = ("pipeline",)
+"""Besides, where a pipeline is served."""
+
+PIPELINE_ALONE = ("house", "pipeline_alone", *PIPELINE)
+"""The parts of a server of the pipeline alone."""
 
 
 class ToldTwice(ValueError):
@@ -18,16 +24,16 @@ class ToldTwice(ValueError):
 
 
 @cache
-def as_json() -> bytes:
-    """The document as it is served."""
-    return json.dumps(whole(), ensure_ascii=False, separators=(",", ":")).encode()
+def as_json(parts: tuple[str, ...]) -> bytes:
+    """The document of these parts as it is served."""
+    return json.dumps(whole(*parts), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def whole() -> dict[str, Any]:
-    """The document; ToldTwice when two parts claim the same path, schema or name."""
+def whole(*parts: str) -> dict[str, Any]:
+    """The document of these parts; ToldTwice when two of them claim the same path, schema or name."""
     found: dict[str, Any] = {}
-    files = (file for file in resources.files(__package__).iterdir() if file.name.endswith(".yaml"))
-    for file in sorted(files, key=lambda file: (file.name != HOUSE, file.name)):
+    for part in parts:
+        file = resources.files(__package__).joinpath(f"{part}.yaml")
         merge(found, yaml.safe_load(file.read_text(encoding="utf-8")))
     return found
 

@@ -27,8 +27,14 @@ YEAR = "public, max-age=31536000, immutable"
 
 @blueprint.get("/openapi.json")
 def show_document() -> werkzeug.Response:
-    """The document; whoever has it already is told so."""
-    response = flask.Response(document.as_json(), mimetype="application/json")
+    """The document of this instance, with the pipeline where it serves one."""
+    pipeline = document.PIPELINE if "pipeline" in flask.current_app.blueprints else ()
+    return document_of((*document.INSTANCE, *pipeline))
+
+
+def document_of(parts: tuple[str, ...]) -> werkzeug.Response:
+    """The document of these parts; whoever has it already is told so."""
+    response = flask.Response(document.as_json(parts), mimetype="application/json")
     response.headers["Cache-Control"] = "public, no-cache"  # kept, and asked about each time
     response.add_etag()
     return response.make_conditional(flask.request)

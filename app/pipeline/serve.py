@@ -11,6 +11,8 @@ from app.access import exposure, problems
 from app.adapters import logs
 from app.adapters.settings import Settings, SettingsError
 from app.kernel import errors
+from app.openapi import document
+from app.openapi import views as openapi
 from app.pipeline import services, views
 
 log = logs.get(__name__)
@@ -39,6 +41,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app.register_error_handler(Exception, _unexpected)
     app.add_url_rule("/healthz", view_func=healthz)
     app.add_url_rule("/readyz", view_func=readyz)
+    app.add_url_rule("/api/openapi.json", view_func=show_document)
     return app
 
 
@@ -55,6 +58,11 @@ def readyz() -> tuple[dict[str, str], int]:
     except errors.HeadworksError as error:
         return {"status": "not ready", "reason": error.code}, 503
     return {"status": "ready"}, 200
+
+
+def show_document() -> werkzeug.Response:
+    """What this server answers, for everybody."""
+    return openapi.document_of(document.PIPELINE_ALONE)
 
 
 def _refusal(error: errors.HeadworksError) -> flask.Response:

@@ -11,7 +11,9 @@ from referencing.jsonschema import DRAFT202012
 
 from app.openapi import document
 
-DOCUMENT = document.whole()
+DOCUMENT = document.whole(*document.INSTANCE, *document.PIPELINE)
+"""That of an instance with a pipeline: every part but the words of a server of the pipeline alone."""
+
 _REGISTRY = referencing.Registry().with_resource(
     "urn:headworks", referencing.Resource(contents=DOCUMENT, specification=DRAFT202012)
 )
@@ -45,11 +47,11 @@ def follow(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-def operations() -> dict[str, tuple[str, str, dict[str, Any]]]:
+def operations(document: dict[str, Any] = DOCUMENT) -> dict[str, tuple[str, str, dict[str, Any]]]:
     """Path, method and description of every operation, by its id."""
     return {
         operation["operationId"]: (path, method.upper(), operation)
-        for path, methods in DOCUMENT["paths"].items()
+        for path, methods in document["paths"].items()
         for method, operation in methods.items()
         if method != "parameters"
     }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.resources
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import flask
@@ -14,6 +16,8 @@ import pytest
 
 from app.access import principal
 from app.openapi import document
+from app.pipeline import requests, serve
+from app.pipeline import states as pipeline_states
 from app.uploads import codes, intake, states, views
 from app.uploads.audit import actions
 from app.uploads.audit import views as audit
@@ -33,26 +37,84 @@ OPERATIONS = operations()
 
 @pytest.fixture
 def app(services: Services) -> Iterator[flask.Flask]:
-    found = create_app(replace(services.settings, rate_per_minute=0))
-    yield found
-    found.extensions["services"].db.close()
+    with closing(create_app(replace(services.settings, rate_per_minute=0))) as found:
+        yield found
+
+
+@contextmanager
+def closing(app: flask.Flask) -> Iterator[flask.Flask]:
+    """The application, which keeps no connection afterwards."""
+    yield app
+    if "services" in app.extensions:
+        app.extensions["services"].db.close()
+    if "pipeline" in app.extensions:
+        app.extensions["pipeline"].pipeline.db.close()
+
+
+KINDS = {
+    # application:              the parts of its document, how it is made, where it has its document
+    "instance": (document.INSTANCE, create_app, "/openapi.json"),
+    "instance with pipeline": ((*document.INSTANCE, *document.PIPELINE), create_app, "/openapi.json"),
+    "pipeline alone": (document.PIPELINE_ALONE, serve.create_app, "/api/openapi.json"),
+}
+DOCUMENTS = {name: document.whole(*parts) for name, (parts, _, _) in KINDS.items()}
+
+
+@dataclass(frozen=True)
+class Application:
+    app: flask.Flask
+    document: dict[str, Any]
+    address: str  # of the document
+
+
+@pytest.fixture(params=KINDS)
+def application(request: pytest.FixtureRequest, services: Services) -> Iterator[Application]:
+    """Each kind of application."""
+    _, create, address = KINDS[request.param]
+    settings = services.settings
+    if request.param == "instance":
+        settings = replace(settings, pipeline_database_url="")
+    with closing(create(settings)) as app:
+        yield Application(app, DOCUMENTS[request.param], address)
 
 
 # -- whole and valid
 
+INSTANCE_ROUTES = ("/healthz", "/readyz", "/metrics")
 
-def test_every_route_is_described_and_nothing_else_is(app: flask.Flask) -> None:
+
+def test_every_route_is_described_and_nothing_else_is(application: Application) -> None:
     routes = {
-        (re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule), method)
-        for rule in app.url_map.iter_rules()
-        if rule.rule.startswith("/v1/") or rule.rule in ("/healthz", "/readyz", "/metrics")
+        (path, method)
+        for rule in application.app.url_map.iter_rules()
+        if rule.rule.startswith(("/v1/", "/api/v1/")) or rule.rule in INSTANCE_ROUTES
+        for path in paths(rule.rule)
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
     }
-    assert {(path, method) for path, method, _ in OPERATIONS.values()} == routes
+    assert {(path, method) for path, method, _ in operations(application.document).values()} == routes
 
 
-def test_the_document_is_valid_openapi() -> None:
-    openapi_spec_validator.validate(DOCUMENT, cls=openapi_spec_validator.OpenAPIV31SpecValidator)
+def paths(rule: str) -> list[str]:
+    """The paths of a rule as the document writes them: a place that takes any of some words is as many."""
+    found = re.search(r"<any\(([^)]*)\):\w+>", rule)
+    if found:
+        return [
+            path
+            for word in found[1].split(", ")
+            for path in paths(f"{rule[: found.start()]}{word}{rule[found.end() :]}")
+        ]
+    return [re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule)]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_document_is_valid_openapi(name: str) -> None:
+    openapi_spec_validator.validate(DOCUMENTS[name], cls=openapi_spec_validator.OpenAPIV31SpecValidator)
+
+
+def test_every_part_stands_in_a_document() -> None:
+    files = importlib.resources.files("app.openapi").iterdir()
+    named = {part for parts, _, _ in KINDS.values() for part in parts}
+    assert {f"{part}.yaml" for part in named} == {f.name for f in files if f.name.endswith(".yaml")}
 
 
 def test_every_operation_has_a_name_and_words_and_says_who_may() -> None:
@@ -62,12 +124,22 @@ def test_every_operation_has_a_name_and_words_and_says_who_may() -> None:
     assert len(OPERATIONS) == len(described)
     for name, (path, _, operation) in OPERATIONS.items():
         assert operation["summary"] and operation["tags"], name
-        is_open = operation.get("security") == []
-        assert is_open != path.startswith("/v1/"), name
-        if not is_open:
+        if path in INSTANCE_ROUTES:
+            assert operation["security"] == [], name
+        elif path.startswith("/v1/"):
+            assert "security" not in operation, name  # a key, as is said of the whole document
             assert {"401", "403", "404", "429", "503"} <= set(operation["responses"]), name
-    known = {tag["name"] for tag in DOCUMENT["tags"]}
-    assert known == {tag for _, _, operation in OPERATIONS.values() for tag in operation["tags"]}
+        else:
+            assert operation["security"] == [{"token": []}], name
+            assert {"401", "503"} <= set(operation["responses"]), name
+            assert ("requestBody" in operation) == ({"400", "413"} <= set(operation["responses"])), name
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_subject_is_described_and_has_operations(name: str) -> None:
+    described = {tag["name"] for tag in DOCUMENTS[name]["tags"]}
+    found = operations(DOCUMENTS[name]).values()
+    assert described == {tag for _, _, operation in found for tag in operation["tags"]}
 
 
 def test_two_parts_cannot_say_the_same_thing_twice() -> None:
@@ -82,9 +154,10 @@ def test_two_parts_cannot_say_the_same_thing_twice() -> None:
             document.merge(whole, part)
 
 
-def test_nothing_is_defined_that_nobody_refers_to() -> None:
-    text = document.as_json().decode()
-    for kind, defined in DOCUMENT["components"].items():
+@pytest.mark.parametrize("name", KINDS)
+def test_nothing_is_defined_that_nobody_refers_to(name: str) -> None:
+    text = document.as_json(KINDS[name][0]).decode()
+    for kind, defined in DOCUMENTS[name]["components"].items():
         if kind != "securitySchemes":
             assert [name for name in defined if f'"#/components/{kind}/{name}"' not in text] == []
 
@@ -133,6 +206,72 @@ def test_an_error_has_the_status_under_which_it_stands() -> None:
                         assert str(value["status"]) == status, name
 
 
+SPECIFIED = [
+    # operation, status or None for the request, and the example of the pipeline's specification
+    ("registerFile", None, {"filename": "20250101000000", "shards": [0, 1]}),
+    ("registerFile", "200", {"filename": "20250101000000", "shards": [0, 1], "created": True}),
+    ("finishIngest", None, {"filename": "20250101000000"}),
+    ("finishIngest", "200", {"filename": "20250101000000", "updated_rows": 2}),
+    ("startTask", None, {"filename": "20250101000000", "shard": 0}),
+    ("finishTask", None, {"filename": "20250101000000", "shard": 0}),
+    (
+        "finishTask", "200",
+        {"filename": "20250101000000", "shard": 0, "stage": "shard-worker", "status": "done"},
+    ),
+    ("failTask", None, {"filename": "20250101000000", "shard": 0}),
+    ("retryTask", None, {"filename": "20250101000000", "shard": 1}),
+    (
+        "retryTask", "200",
+        {"filename": "20250101000000", "shard": 1, "stage": "mysql-sender", "status": "new"},
+    ),
+    (
+        "listQueue", "200",
+        {
+            "stage": "shard-worker",
+            "items": [{"filename": "20250101000000", "shard": 0, "created_at": "2025-01-01T00:00:00Z"}],
+        },
+    ),
+    (
+        "showFile", "200",
+        {
+            "filename": "20250101000000",
+            "shards": [
+                {
+                    "shard": 0, "event_ingest_status": "done", "shard_splitter_status": "done",
+                    "shard_worker_status": "started", "mysql_sender_status": "new",
+                    "updated_at": "2025-01-01T00:05:00Z",
+                },
+            ],
+        },
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "status", "value"), SPECIFIED)
+def test_an_example_of_the_specification_stands_in_the_document(
+    name: str, status: str | None, value: dict[str, Any]
+) -> None:
+    assert value in told(name, status)
+
+
+def told(name: str, status: str | None) -> list[Any]:
+    """The examples of the operation's request, or of its answer with this status."""
+    operation = OPERATIONS[name][2]
+    place = operation["requestBody"] if status is None else follow(operation["responses"][status])
+    return [value for _, value in examples(place["content"]["application/json"])]
+
+
+def test_the_summary_of_the_specification_stands_in_the_document_with_the_other_stages() -> None:
+    (example,) = told("showPipelineSummary", "200")
+    assert example["total"] == 120
+    assert example["by_stage"]["shard_worker"] == {"new": 10, "started": 5, "done": 100, "failed": 5}
+    assert {sum(counts.values()) for counts in example["by_stage"].values()} == {120}
+    assert example["by_shard"] == [
+        {"shard": 0, "total": 60, "done": 50, "failed": 2},
+        {"shard": 1, "total": 60, "done": 50, "failed": 3},
+    ]
+
+
 # -- the code's own words
 
 WORDS = {
@@ -147,6 +286,9 @@ WORDS = {
     "Topic": messages.TOPICS,
     "DeliveryStatus": webhook_states.DELIVERY.states,
     "DeliveryCode": (*webhook_codes.TRIED, *webhook_codes.ENDED),
+    "StageName": tuple(pipeline_states.STAGES),
+    "QueueName": tuple(pipeline_states.QUEUES),
+    "TaskStatus": pipeline_states.MACHINE.states,
 }
 
 
@@ -177,21 +319,36 @@ def test_a_list_is_at_most_as_long_as_the_code_makes_it(schema: str, name: str) 
     assert found["maxItems"] == LISTS[schema, name]
 
 
-def test_the_version_of_the_document_is_that_of_the_package() -> None:
-    assert DOCUMENT["info"]["version"] == importlib.metadata.version("headworks")
+def test_the_bounds_of_the_pipeline_are_those_of_the_code() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    assert schemas["Shard"]["maximum"] == requests.LARGEST_SHARD
+    assert schemas["NewFile"]["properties"]["shards"]["maxItems"] == requests.MOST_SHARDS
+    assert schemas["LeaseSeconds"]["maximum"] == requests.LONGEST_LEASE_SECONDS
+    for name in ("Claim", "Heartbeat"):
+        assert schemas[name]["properties"]["lease_seconds"]["default"] == requests.LEASE_SECONDS
+    path = DOCUMENT["paths"]["/api/v1/pipeline/stuck"]["get"]
+    told = next(p["description"] for p in path["parameters"] if p.get("name") == "older_than_seconds")
+    limits = [stage.stuck_seconds for stage in pipeline_states.STAGES.values()]
+    assert [int(number) for number in re.findall(r"\b[0-9]+\b", told)] == limits
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_version_of_the_document_is_that_of_the_package(name: str) -> None:
+    assert DOCUMENTS[name]["info"]["version"] == importlib.metadata.version("headworks")
 
 
 # -- as it is served
 
 
-def test_the_document_is_for_everybody_and_is_sent_once(app: flask.Flask) -> None:
-    client = app.test_client()
-    first = client.get("/openapi.json")
-    assert (first.status_code, first.mimetype, first.get_json()) == (200, "application/json", DOCUMENT)
+def test_the_document_is_for_everybody_and_is_sent_once(application: Application) -> None:
+    client, address = application.app.test_client(), application.address
+    first = client.get(address)
+    assert (first.status_code, first.mimetype) == (200, "application/json")
+    assert first.get_json() == application.document
     assert first.headers["Cache-Control"] == "public, no-cache"
-    again = client.get("/openapi.json", headers={"If-None-Match": first.headers["ETag"]})
+    again = client.get(address, headers={"If-None-Match": first.headers["ETag"]})
     assert (again.status_code, again.data) == (304, b"")
-    assert client.get("/openapi.json", headers={"If-None-Match": '"other"'}).status_code == 200
+    assert client.get(address, headers={"If-None-Match": '"other"'}).status_code == 200
 
 
 def test_the_page_and_its_files_come_from_here(app: flask.Flask) -> None:
