@@ -17,6 +17,7 @@ import werkzeug.test
 from app.access import keys
 from app.adapters import database
 from app.kernel import errors
+from app.pipeline.store import Pipeline
 from app.uploads.services import Services
 from app.web import create_app
 from tests.conftest import BEARER, CORPUS, work_off
@@ -27,6 +28,8 @@ from tests.integration.uploads.conftest import GOOD
 OPERATIONS = operations()
 NO_KEY = f"hw_ab23cd45_{'x' * 43}"
 WORKSPACE = "11111111-1111-4111-8111-111111111111"
+PLACES = ("upload_id", "subscription_id", "delivery_id", "stage", "filename")
+"""What stands in a path."""
 
 
 class Client:
@@ -36,6 +39,7 @@ class Client:
         app = create_app(services.settings)
         self.services: Services = app.extensions["services"]
         app.extensions["services"] = services
+        self.pipeline: Pipeline = app.extensions["pipeline"].pipeline
         self._http: flask.testing.FlaskClient = app.test_client()
 
     def call(
@@ -43,9 +47,7 @@ class Client:
     ) -> werkzeug.test.TestResponse:
         """The answer, which has this status and is as it is described."""
         path, method, operation = OPERATIONS[name]
-        asked = {
-            word: more.pop(word) for word in ("upload_id", "subscription_id", "delivery_id") if word in more
-        }
+        asked = {word: more.pop(word) for word in PLACES if word in more}
         answer = self._http.open(
             path.format(**asked), method=method, headers={**BEARER, **(headers or {})}, **more
         )
@@ -77,6 +79,7 @@ def served(services: Services) -> Iterator[Client]:
     found = Client(services)
     yield found
     found.services.db.close()
+    found.pipeline.db.close()
 
 
 @pytest.fixture
@@ -164,8 +167,7 @@ def test_refusals_are_told_as_described(client: Client) -> None:
     nobody = {"Authorization": "Bearer no key"}
     for name in OPERATIONS:
         if name not in ("checkAlive", "checkReady", "showMetrics"):
-            ids = dict.fromkeys(("upload_id", "subscription_id", "delivery_id"), WORKSPACE)
-            client.call(name, status=401, headers=nobody, **ids)
+            client.call(name, status=401, headers=nobody, **dict.fromkeys(PLACES, WORKSPACE))
     client.call("showUpload", status=404, upload_id=WORKSPACE)
     client.call("listUploads", status=422, query_string={"workspace_id": "7"})
     client.call("createUpload", status=422, **form(b""))
