@@ -77,7 +77,8 @@ def _distinct(values: list[int]) -> list[int]:
     return list(dict.fromkeys(values))
 
 
-Filename = Annotated[str, Field(strict=True, pattern=r"^[0-9A-Za-z._-]{1,255}$")]
+_FILENAME = re.compile(r"[0-9A-Za-z._-]{1,255}")
+Filename = Annotated[str, Field(strict=True, pattern=rf"^{_FILENAME.pattern}$")]
 Shard = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=LARGEST_SHARD)]
 Shards = Annotated[list[Shard], Field(min_length=1, max_length=MOST_SHARDS), AfterValidator(_distinct)]
 WorkerId = Annotated[str, Field(strict=True, min_length=1, max_length=200), AfterValidator(_printable)]
@@ -269,6 +270,11 @@ _ADAPTERS: dict[type[Any], pydantic.TypeAdapter[Any]] = {
         FilesQuery, FileQuery, HistoryQuery, TasksQuery, StuckQuery, AskedRetry, FollowQuery,
     )
 }  # fmt: skip
+
+
+def is_filename(text: str) -> bool:
+    """Whether a file can be registered under this name."""
+    return _FILENAME.fullmatch(text) is not None
 
 
 def body(kind: type[T], content: bytes) -> T:

@@ -23,6 +23,7 @@ from app.pipeline.requests import (
     StuckQuery,
     TasksQuery,
     Transition,
+    is_filename,
 )
 from app.pipeline.states import INGEST, QUEUES, STAGES, TARGETS, Stage
 
@@ -231,6 +232,7 @@ class Pipeline:
 
     def file(self, filename: str) -> list[Any]:
         """Every shard of the file; UnknownFile when there is none."""
+        _check_filename(filename)
         rows = self._all(_sql[ANY].shards_of_file, filename=filename)
         if not rows:
             raise UnknownFile()
@@ -238,6 +240,7 @@ class Pipeline:
 
     def history(self, filename: str, wanted: HistoryQuery) -> list[Any]:
         """What happened to the tasks of the file; UnknownFile when there is none."""
+        _check_filename(filename)
         rows = self._all(_sql[ANY].history, filename=filename, **asdict(wanted) | {"limit": wanted.limit + 1})
         if not rows:
             self.file(filename)
@@ -293,6 +296,12 @@ class _Stood:
     worker_id: str | None
     lease_token: Any
     lease_expires_at: Any
+
+
+def _check_filename(filename: str) -> None:
+    """An address may hold what no file is called, and what the database cannot be asked: UnknownFile."""
+    if not is_filename(filename):
+        raise UnknownFile()
 
 
 def _stood(row: Any, stage: Stage) -> _Stood:
