@@ -66,7 +66,8 @@ def _place(services: Services, last_event_id: str) -> tuple[str, int]:
     found = _PLACE.fullmatch(last_event_id)
     if found is None or int(found[1]) >= 1 << 63:
         raise errors.Refused("Last-Event-ID is not one of this stream.")
-    return found[1], int(found[2])
+    # Without zeros before it: the database would take the number for an octal one.
+    return str(int(found[1])), int(found[2])
 
 
 def _changes(services: Services, wanted: FollowQuery, place: tuple[str, int]) -> Iterator[bytes]:
