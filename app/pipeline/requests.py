@@ -44,6 +44,13 @@ def _from_text(value: Any) -> Any:
     raise ValueError("it is no whole number")
 
 
+def _id_from_text(value: Any) -> Any:
+    """The id of a row, as it stands in a cursor; fewer digits than the largest that the database can hold."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}", value, re.ASCII):
+        return int(value)
+    raise ValueError("it is no place in this list")
+
+
 def _switch(value: Any) -> Any:
     if value in ("true", "false"):
         return value == "true"
@@ -96,7 +103,7 @@ AskedShard = Annotated[int, BeforeValidator(_from_text), Field(ge=0, le=LARGEST_
 AskedLimit = Annotated[int, BeforeValidator(_from_text), Field(ge=1, le=1000)]
 AskedOffset = Annotated[int, BeforeValidator(_from_text), Field(ge=0, le=100_000_000)]
 AskedSeconds = Annotated[int, BeforeValidator(_from_text), Field(ge=1, le=100_000_000)]
-Place = Annotated[int, BeforeValidator(_from_text), Field(ge=0)]
+Place = Annotated[int, BeforeValidator(_id_from_text)]
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 StageName = Literal["event-ingest", "shard-splitter", "shard-worker", "mysql-sender"]
 Status = Literal["new", "started", "done", "failed"]

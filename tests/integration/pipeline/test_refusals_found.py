@@ -28,3 +28,25 @@ def test_an_event_s_id_is_the_same_with_zeros_before_it(
         assert ids == [f"id: {xid}-{first + 1}"], place
     answer = pipeline.ask("GET", "/events", headers={"Last-Event-ID": "08-1"})
     assert answer.data.count(b"event: transition") == 2
+
+
+def test_pages_go_on_behind_the_first_billion_of_ids(pipeline: Api) -> None:
+    # A register that repeats another takes ids, too, and uses none.
+    for table in ("tracking", "history"):
+        pipeline.sql(f"ALTER TABLE pipeline_{table} ALTER COLUMN id RESTART WITH 5000000000")
+    pipeline.call("POST", "/files/register", {"filename": "a", "shards": [0, 1]})
+    pipeline.call("POST", "/stages/event-ingest/done", {"filename": "a"})
+    for path, members in (("/files/a/history", "history"), ("/tasks", "tasks")):
+        page = pipeline.call("GET", path, limit=1)
+        rest = pipeline.call("GET", path, cursor=page["cursor"])[members]
+        assert page[members] + rest == pipeline.call("GET", path)[members], path
+    link = pipeline.ask("GET", "/queues/shard-splitter", limit=1).headers["Link"]
+    address = link.removeprefix("</api/v1/pipeline").partition(">")[0]
+    assert [item["shard"] for item in pipeline.call("GET", address)["items"]] == [1]
+
+
+@pytest.mark.parametrize("cursor", ["-1", "1" * 19, "9" * 30, "1.0", "x"])
+@pytest.mark.parametrize("path", ["/files/a/history", "/tasks"])
+def test_a_cursor_that_no_id_can_be_is_refused(cursor: str, path: str, pipeline: Api) -> None:
+    pipeline.call("POST", "/files/register", {"filename": "a", "shards": [0]})
+    assert pipeline.call("GET", path, status=422, cursor=cursor)["code"] == "invalid_request"
