@@ -221,12 +221,17 @@ def with_webhook(workspace: Workspace, fleet: RunningFleet, servers: Servers) ->
 
 # -- every route
 
+PIPELINE = "/api/v1/pipeline"
 FIELDS = {"platform": "meta", "source": "manual", "file": report("Ours").decode()}
 
 
 @dataclass(frozen=True)
 class Route:
-    """What the table says of one route and method."""
+    """What the table says of one route and method.
+
+    The scope is one of a key's; `a session`: whoever is let in; `the instance`: keys of all workspaces, and
+    nothing is here for others; `a token`: the pipeline's own, or the instance's own key.
+    """
 
     scope: str | None = None  # None: for everybody
     names: str | None = None  # the parameter by which it is asked for a workspace; None: by its path
@@ -275,6 +280,29 @@ ROUTES = {
     ("/suppliers/runs/<run_id>", "GET"): Route("the instance"),
     ("/suppliers/runs/<run_id>/bad.csv", "GET"): Route("the instance"),
     ("/suppliers/runs/<run_id>/diff", "GET"): Route("the instance"),
+    # tasks belong to no workspace either
+    ("/pipeline", "GET"): Route("the instance"),
+    ("/pipeline/files/<filename>", "GET"): Route("the instance"),
+    ("/pipeline/stages/<stage>/retry", "POST"): Route("the instance", None, {"filename": "a"}),
+    # and daemons hold no key; a body without a filename changes nothing
+    (f"{PIPELINE}/files/register", "POST"): Route("a token", body={}),
+    (f"{PIPELINE}/files", "GET"): Route("a token"),
+    (f"{PIPELINE}/files/<filename>", "GET"): Route("a token"),
+    (f"{PIPELINE}/files/<filename>/history", "GET"): Route("a token"),
+    (f"{PIPELINE}/stages/event-ingest/done", "POST"): Route("a token", body={}),
+    (f"{PIPELINE}/stages/event-ingest/<any(fail, retry):transition>", "POST"): Route("a token", body={}),
+    (f"{PIPELINE}/stages/<stage>/<any(start, done, fail, retry):transition>", "POST"): Route(
+        "a token", body={}
+    ),
+    (f"{PIPELINE}/stages/<stage>/retry-failed", "POST"): Route("a token", body={"dry_run": True}),
+    (f"{PIPELINE}/queues/<stage>", "GET"): Route("a token"),
+    (f"{PIPELINE}/queues/<stage>/claim", "POST"): Route("a token", body={}),
+    (f"{PIPELINE}/queues/<stage>/heartbeat", "POST"): Route("a token", body={}),
+    (f"{PIPELINE}/tasks", "GET"): Route("a token"),
+    (f"{PIPELINE}/stuck", "GET"): Route("a token"),
+    (f"{PIPELINE}/metrics/summary", "GET"): Route("a token"),
+    (f"{PIPELINE}/metrics", "GET"): Route("a token"),
+    (f"{PIPELINE}/events", "GET"): Route("a token"),
     ("/templates", "GET"): Route("a session"),
     ("/templates/<platform>.csv", "GET"): Route("a session"),
     ("/assets/<path:filename>", "GET"): Route(),
@@ -298,6 +326,7 @@ ROUTES = {
 def url_map(fleet: RunningFleet) -> Any:
     app = web.create_app(Settings.from_env(fleet.env))
     app.extensions["services"].db.close()
+    app.extensions["pipeline"].pipeline.db.close()
     structlog.reset_defaults()
     return app.url_map
 
@@ -324,7 +353,8 @@ def ask(rule: str, method: str, by: Workspace) -> Ask:
     path = path.replace("<filename>", "swagger-ui.css")
     path = path.replace("<platform>", "meta").replace("<uuid:subscription_id>", by.subscription_id)
     path = path.replace("<uuid:delivery_id>", by.delivery_id).replace("<supplier>", "acme")
-    path = path.replace("<run_id>", "acme_20260101T000000Z_000000")
+    path = path.replace("<run_id>", "acme_20260101T000000Z_000000").replace("<stage>", "shard-worker")
+    path = re.sub(r"<any\((\w+)[^>]*>", r"\1", path)
     assert "<" not in path, "say here what stands in this place of the path"
     named = [("workspace_id", by.id)]
     form = [(name, by.key if value == "KEY" else value) for name, value in route.form.items()]
@@ -334,7 +364,7 @@ def ask(rule: str, method: str, by: Workspace) -> Ask:
         query=named if route.names == "query" else [],
         form=[*named, *form] if route.names == "form" else form,
         body={**dict(named), **route.body} if route.body is not None else None,
-        headers=SOCKET if rule.endswith("/events") else {},
+        headers=SOCKET if rule.endswith("<uuid:upload_id>/events") else {},
     )
 
 
@@ -502,8 +532,9 @@ OTHER_STATUS = {
 def test_ones_own_workspace_is_there(rule: str, method: str, two: Two) -> None:
     # The comparison above would hold as well if nothing worked at all.
     answer = ask(rule, method, two.ours).send(two.url, two.ours.key)
-    if ROUTES[rule, method].scope == "the instance":
-        assert answer.status == 404
+    nothing_here = {"the instance": 404, "a token": 401}
+    if ROUTES[rule, method].scope in nothing_here:
+        assert answer.status == nothing_here[ROUTES[rule, method].scope]
         return
     if (rule, method) in OTHER_STATUS:
         assert answer.status == OTHER_STATUS[rule, method]
@@ -545,6 +576,30 @@ def test_a_key_with_one_scope_uses_its_routes_alone(scope: str, two: Two, access
         if route.scope in EVERY_SCOPE:
             answer = ask(rule, method, two.ours).send(two.url, key)
             assert (route.scope != scope) == (answer.status == 403), (rule, method, answer)
+
+
+OF_PIPELINE = [place for place, route in ROUTES.items() if route.scope == "a token"]
+
+
+@pytest.mark.parametrize(("rule", "method"), OF_PIPELINE)
+def test_the_pipeline_is_for_the_instance_s_own_key_and_no_other(
+    rule: str, method: str, two: Two, access: database.Database
+) -> None:
+    asked = ask(rule, method, two.ours)
+    if rule == f"{PIPELINE}/events":
+        asked = replace(asked, method="HEAD")  # of a stream that ends after an hour
+    operator = new_key(access, None)
+    browser = replace(asked, headers={**asked.headers, **log_in(two.url, operator)})
+    local = replace(asked, headers={**asked.headers, **log_in(two.url, KEY)})
+    for refused in (asked.send(two.url, operator), browser.send(two.url, None), local.send(two.url, None)):
+        assert refused.status == 401
+    answer = asked.send(two.url, KEY)
+    if "<filename>" in rule:
+        assert (answer.status, json.loads(answer.body)["code"]) == (404, "unknown_file")
+    elif method == "GET" or rule.endswith("/retry-failed"):
+        assert answer.status == 200
+    else:
+        assert (answer.status, json.loads(answer.body)["code"]) == (422, "invalid_request")
 
 
 KEPT = ("/openapi.json", "/docs/viewer/<filename>", *(r for r, _ in ROUTES if r.endswith("<path:filename>")))
