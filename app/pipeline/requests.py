@@ -211,7 +211,7 @@ class FilesQuery:
 
     limit: AskedLimit = 100
     status: Status | None = None
-    behind: Filename | None = None
+    cursor: Filename | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class HistoryQuery:
 
     shard: AskedShard | None = None
     limit: AskedLimit = 100
-    behind: Place = 0
+    cursor: Place = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class TasksQuery:
     updated_from: Moment | None = None
     updated_to: Moment | None = None
     limit: AskedLimit = 100
-    behind: Place = 0
+    cursor: Place = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,9 +55,8 @@ def _body(kind: type[requests.T]) -> requests.T:
     return requests.body(kind, flask.request.get_data(cache=False))
 
 
-def _query(kind: type[requests.T], **renamed: str) -> requests.T:
-    given = flask.request.args.to_dict()
-    return requests.query(kind, {renamed.get(name, name): value for name, value in given.items()})
+def _query(kind: type[requests.T]) -> requests.T:
+    return requests.query(kind, flask.request.args.to_dict())
 
 
 def _answer(found: Any) -> flask.Response:
@@ -115,7 +114,7 @@ def move_ingest(transition: str) -> flask.Response:
 @blueprint.get("/files")
 def list_files() -> flask.Response:
     """Files, the newest name first, and how many of their shards stand where."""
-    wanted = _query(requests.FilesQuery, cursor="behind")
+    wanted = _query(requests.FilesQuery)
     rows = _pipeline().files(wanted)
     page = rows[: wanted.limit]
     files = [
@@ -170,7 +169,7 @@ def _blocked_by(stages: dict[str, dict[str, Any]]) -> str | None:
 @blueprint.get("/files/<filename>/history")
 def show_history(filename: str) -> flask.Response:
     """What happened to the tasks of the file, the oldest first."""
-    wanted = _query(requests.HistoryQuery, cursor="behind")
+    wanted = _query(requests.HistoryQuery)
     rows = _pipeline().history(filename, wanted)
     page = rows[: wanted.limit]
     cursor = str(page[-1].id) if len(rows) > len(page) else None
@@ -230,7 +229,7 @@ def retry_failed(stage: str) -> flask.Response:
 @blueprint.get("/tasks")
 def list_tasks() -> flask.Response:
     """Tasks that match, in the order of their making."""
-    wanted = _query(requests.TasksQuery, cursor="behind")
+    wanted = _query(requests.TasksQuery)
     if wanted.stage is None and (wanted.status or wanted.error_code):
         raise errors.Refused("status and error_code are those of a stage: name the stage, too.")
     rows = _pipeline().tasks(wanted)

@@ -230,7 +230,7 @@ SELECT filename, count(*) AS shards, min(created_at) AS created_at, max(updated_
        count(*) FILTER (WHERE mysql_sender_status = 'done') AS mysql_sender_done,
        count(*) FILTER (WHERE mysql_sender_status = 'failed') AS mysql_sender_failed
 FROM pipeline_tracking
-WHERE :behind::text IS NULL OR filename < :behind
+WHERE :cursor::text IS NULL OR filename < :cursor
 GROUP BY filename
 HAVING :status::text IS NULL
     OR bool_or(:status IN (event_ingest_status, shard_splitter_status, shard_worker_status, mysql_sender_status))
@@ -242,7 +242,7 @@ LIMIT :limit;
 SELECT id, filename, shard, event_ingest_status, shard_splitter_status, shard_worker_status, mysql_sender_status,
        updated_at
 FROM pipeline_tracking
-WHERE id > :behind
+WHERE id > :cursor
   AND (:filename::text IS NULL OR filename = :filename)
   AND (:shard::integer IS NULL OR shard = :shard)
   AND (:status::text IS NULL OR STAGE_status = :status)
@@ -266,7 +266,7 @@ LIMIT :limit;
 -- What happened to the tasks of the file, the oldest first, behind an id.
 SELECT id, shard, stage, from_status, to_status, attempt, worker_id, error_code, error_message, at
 FROM pipeline_history
-WHERE filename = :filename AND id > :behind AND (:shard::integer IS NULL OR shard = :shard)
+WHERE filename = :filename AND id > :cursor AND (:shard::integer IS NULL OR shard = :shard)
 ORDER BY id
 LIMIT :limit;
 

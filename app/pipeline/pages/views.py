@@ -48,7 +48,7 @@ def show_pipeline() -> str:
     wanted = requests.query(
         requests.FilesQuery, {
             "limit": str(FILES), "status": flask.request.args.get("status", ""),
-            "behind": flask.request.args.get("cursor", ""),
+            "cursor": flask.request.args.get("cursor", ""),
         },
     )  # fmt: skip
     files = pipeline.files(wanted)

@@ -50,3 +50,10 @@ def test_pages_go_on_behind_the_first_billion_of_ids(pipeline: Api) -> None:
 def test_a_cursor_that_no_id_can_be_is_refused(cursor: str, path: str, pipeline: Api) -> None:
     pipeline.call("POST", "/files/register", {"filename": "a", "shards": [0]})
     assert pipeline.call("GET", path, status=422, cursor=cursor)["code"] == "invalid_request"
+
+
+@pytest.mark.parametrize("path", ["/files", "/tasks", "/files/a/history"])
+def test_the_place_of_a_page_has_one_name(path: str, pipeline: Api) -> None:
+    pipeline.call("POST", "/files/register", {"filename": "a", "shards": [0]})
+    pipeline.call("GET", path, behind="!")  # not known, and not looked at
+    assert pipeline.call("GET", path, status=422, cursor="!")["detail"].startswith("cursor: ")
