@@ -95,7 +95,9 @@ class Ask:
         try:
             connection.request(self.method, path, body=data, headers=headers)
             answer = connection.getresponse()
-            text = answer.read().decode("utf-8", "replace")
+            # A stream would be read for an hour.
+            goes_on = answer.headers.get_content_type() == "text/event-stream"
+            text = (answer.read1() if goes_on else answer.read()).decode("utf-8", "replace")
             found: dict[str, str] = {}
             for name, value in answer.getheaders():
                 found[name.lower()] = f"{found[name.lower()]}, {value}" if name.lower() in found else value
@@ -586,8 +588,6 @@ def test_the_pipeline_is_for_the_instance_s_own_key_and_no_other(
     rule: str, method: str, two: Two, access: database.Database
 ) -> None:
     asked = ask(rule, method, two.ours)
-    if rule == f"{PIPELINE}/events":
-        asked = replace(asked, method="HEAD")  # of a stream that ends after an hour
     operator = new_key(access, None)
     browser = replace(asked, headers={**asked.headers, **log_in(two.url, operator)})
     local = replace(asked, headers={**asked.headers, **log_in(two.url, KEY)})
