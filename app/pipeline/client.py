@@ -102,7 +102,8 @@ class PipelineClient:
 
     def fail(self, task: Task, *, code: str, message: str = "") -> None:
         """The task's stage has failed, for this reason. LeaseLost when it is another's."""
-        reason = {"error_code": code, "error_message": message[:LONGEST_MESSAGE].replace("\x00", "\ufffd")}
+        storable = message[:LONGEST_MESSAGE].replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+        reason = {"error_code": code, "error_message": storable}
         self._again("POST", f"/stages/{task.stage}/fail", self._of(task) | reason)
 
     def retry_failed(self, stage: str, *, filename: str | None = None, error_code: str | None = None) -> int:

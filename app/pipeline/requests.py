@@ -51,6 +51,15 @@ def _id_from_text(value: Any) -> Any:
     raise ValueError("it is no place in this list")
 
 
+def _queue_place(value: Any) -> tuple[datetime, int]:
+    """When the task was made, and its id: tasks are handed out in this order."""
+    try:
+        at, _, row_id = value.partition("~")
+        return _moment(at), _id_from_text(row_id)
+    except ValueError:
+        raise ValueError("it is no place in this queue") from None
+
+
 def _switch(value: Any) -> Any:
     if value in ("true", "false"):
         return value == "true"
@@ -104,6 +113,7 @@ AskedLimit = Annotated[int, BeforeValidator(_from_text), Field(ge=1, le=1000)]
 AskedOffset = Annotated[int, BeforeValidator(_from_text), Field(ge=0, le=100_000_000)]
 AskedSeconds = Annotated[int, BeforeValidator(_from_text), Field(ge=1, le=100_000_000)]
 Place = Annotated[int, BeforeValidator(_id_from_text)]
+QueuePlace = Annotated[tuple[datetime, int], BeforeValidator(_queue_place)]
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 StageName = Literal["event-ingest", "shard-splitter", "shard-worker", "mysql-sender"]
 Status = Literal["new", "started", "done", "failed"]
@@ -201,8 +211,7 @@ class QueueQuery:
     offset: AskedOffset = 0
     updated_from: Moment | None = None
     updated_to: Moment | None = None
-    behind_at: Moment | None = None
-    behind_id: Place | None = None
+    cursor: QueuePlace | None = None
 
 
 @dataclass(frozen=True, slots=True)

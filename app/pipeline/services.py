@@ -29,16 +29,19 @@ class Services:
         return any(hmac.compare_digest(token.encode(), own.encode()) for own in self.tokens)
 
 
+def tokens_of(settings: Settings) -> tuple[str, ...]:
+    """What opens the pipeline: HEADWORKS_PIPELINE_TOKENS and the instance's own key."""
+    return tuple(filter(None, map(str.strip, (*settings.pipeline_tokens.split(","), settings.api_key))))
+
+
 def connect(settings: Settings, *, open_here: bool) -> Services:
     """The pipeline behind HEADWORKS_PIPELINE_DATABASE_URL, its tables as this release has them."""
-    tokens = tuple(filter(None, map(str.strip, settings.pipeline_tokens.split(","))))
+    tokens = tokens_of(settings)
     for token in tokens:
-        if len(token) < TOKEN_CHARACTERS:
+        if token != settings.api_key and len(token) < TOKEN_CHARACTERS:
             raise exposure.NotSafeToStart(
                 f"HEADWORKS_PIPELINE_TOKENS has a token of fewer than {TOKEN_CHARACTERS} characters."
             )
-    if settings.api_key:
-        tokens = (*tokens, settings.api_key)
     db = Database(settings.pipeline_database_url, name="headworks pipeline", pool_size=16)
     apply_ddl(db)
     clock = SystemClock()

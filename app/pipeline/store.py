@@ -198,7 +198,9 @@ class Pipeline:
     def queue(self, stage: Stage, wanted: QueueQuery) -> list[Any]:
         """The tasks that wait for the stage; one more than asked for says that there are further ones."""
         self._sweep()
-        return self._all(_sql[stage.name].queue, **asdict(wanted) | {"limit": wanted.limit + 1})
+        values = asdict(wanted) | {"limit": wanted.limit + 1}
+        behind_at, behind_id = values.pop("cursor") or (None, None)
+        return self._all(_sql[stage.name].queue, behind_at=behind_at, behind_id=behind_id, **values)
 
     def _sweep(self) -> None:
         """Tasks whose lease has run out wait again; looked for once a second at most."""

@@ -253,7 +253,7 @@ def list_queue(stage: str) -> flask.Response:
     """The tasks that wait for the stage; a further page is named by the header Link."""
     of = _queue_of(stage)
     given = flask.request.args.to_dict()
-    wanted = requests.query(requests.QueueQuery, given | _behind(given.pop("cursor", "")))
+    wanted = requests.query(requests.QueueQuery, given)
     rows = _pipeline().queue(of, wanted)
     page = rows[: wanted.limit]
     items = [
@@ -265,13 +265,6 @@ def list_queue(stage: str) -> flask.Response:
         further = urlencode({**given, "offset": "0", "cursor": place})
         response.headers["Link"] = f'<{flask.request.path}?{further}>; rel="next"'
     return response
-
-
-def _behind(cursor: str) -> dict[str, str]:
-    if not cursor:
-        return {"behind_at": "", "behind_id": ""}
-    at, _, row_id = cursor.partition("~")
-    return {"behind_at": at or "?", "behind_id": row_id or "?"}
 
 
 @blueprint.post("/queues/<stage>/claim")

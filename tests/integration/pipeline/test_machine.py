@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import hypothesis
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -351,98 +347,3 @@ def test_the_pipeline_and_its_model_agree(pipeline: Api) -> None:
             suppress_health_check=list(hypothesis.HealthCheck),
         ),
     )  # fmt: skip
-
-
-# -- races: the same or another call at the same moment
-
-
-@pytest.fixture
-def ready(pipeline: Api) -> Api:
-    """Eight shards that wait for the splitter."""
-    pipeline.call("POST", "/files/register", {"filename": "a", "shards": list(range(8))})
-    pipeline.call("POST", "/stages/event-ingest/done", {"filename": "a"})
-    return pipeline
-
-
-def at_once(api: Api, calls: list[tuple[str, Any]]) -> list[tuple[int, Any]]:
-    """The answers to calls that begin together."""
-    gate = threading.Barrier(len(calls))
-
-    def one(path: str, body: Any) -> tuple[int, Any]:
-        gate.wait(10)
-        answer = api.ask("POST", path, body)
-        return answer.status, json.loads(answer.data)
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(lambda call: one(*call), calls))
-
-
-def rounds() -> Iterator[int]:
-    return iter(range(8))
-
-
-def test_one_of_many_that_start_a_task_has_it(ready: Api) -> None:
-    for shard in rounds():
-        found = at_once(ready, [("/stages/shard-splitter/start", {"filename": "a", "shard": shard})] * 6)
-        codes = Counter(answer.get("code") for _, answer in found)
-        assert codes == {None: 1, "already_started": 5}
-
-
-def test_claims_never_hand_out_a_task_twice(ready: Api) -> None:
-    calls = [("/queues/shard-splitter/claim", {"worker_id": f"w{index}", "limit": 3}) for index in range(6)]
-    found = [item["shard"] for _, answer in at_once(ready, calls) for item in answer["items"]]
-    assert sorted(found) == list(range(8))
-
-
-def test_the_end_of_a_task_that_is_told_many_times_is_one_change(ready: Api) -> None:
-    for shard in rounds():
-        ready.call("POST", "/stages/shard-splitter/start", {"filename": "a", "shard": shard})
-        found = at_once(ready, [("/stages/shard-splitter/done", {"filename": "a", "shard": shard})] * 6)
-        assert {status for status, _ in found} == {200}
-    ended = ready.sql("SELECT shard, count(*) FROM pipeline_history WHERE stage = 'shard-splitter'"
-                      " AND to_status = 'done' GROUP BY shard")  # fmt: skip
-    assert sorted(ended) == [(shard, 1) for shard in range(8)]
-
-
-def test_done_and_failed_at_once_is_one_of_them(ready: Api) -> None:
-    for shard in rounds():
-        ready.call("POST", "/stages/shard-splitter/start", {"filename": "a", "shard": shard})
-        task = {"filename": "a", "shard": shard}
-        found = at_once(ready, [("/stages/shard-splitter/done", task), ("/stages/shard-splitter/fail", task)])
-        [(status,)] = ready.sql(
-            "SELECT shard_splitter_status FROM pipeline_tracking WHERE shard = %(n)s", n=shard
-        )
-        assert [answer["status"] if code == 200 else None for code, answer in found].count(status) == 1
-        assert sorted(code for code, _ in found) == [200, 409]
-
-
-def test_registers_of_the_same_shards_in_any_order_make_each_once(pipeline: Api) -> None:
-    for name in map(str, rounds()):
-        bodies = [
-            {"filename": name, "shards": list(range(200))},
-            {"filename": name, "shards": list(range(199, -1, -1))},
-            {"filename": name, "shards": [*range(100, 200), *range(100)]},
-            {"filename": name, "shards": list(range(0, 200, 3))},
-        ]  # fmt: skip
-        found = at_once(pipeline, [("/files/register", body) for body in bodies])
-        assert {status for status, _ in found} == {200}
-        assert pipeline.sql(
-            "SELECT count(*), count(DISTINCT shard) FROM pipeline_tracking WHERE filename = %(name)s",
-            name=name,
-        ) == [(200, 200)]
-
-
-def test_ingest_of_files_and_bulk_retries_at_once_do_not_stop_each_other(pipeline: Api) -> None:
-    pipeline.call("POST", "/files/register", {"filename": "a", "shards": list(range(99, -1, -1))})
-    pipeline.call("POST", "/files/register", {"filename": "a", "shards": list(range(200))})
-    for _ in rounds():
-        at_once(pipeline, [("/stages/event-ingest/fail", {"filename": "a"})])
-        found = at_once(
-            pipeline,
-            [
-                ("/stages/event-ingest/retry", {"filename": "a"}), ("/stages/event-ingest/retry-failed", {}),
-                ("/stages/event-ingest/fail", {"filename": "a"}),
-                ("/files/register", {"filename": "a", "shards": list(range(200))}),
-            ],
-        )  # fmt: skip
-        assert {status for status, _ in found} <= {200, 409}, found
