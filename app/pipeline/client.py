@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,8 @@ from app.kernel.clock import Clock, SystemClock
 MOST_TRIES = 6
 FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 5.0
-LONGEST_MESSAGE = 4096
+LONGEST_CODE, LONGEST_MESSAGE = 100, 4096
+_NO_CODE = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
 
 
 class Unavailable(errors.Transient):
@@ -103,7 +105,7 @@ class PipelineClient:
     def fail(self, task: Task, *, code: str, message: str = "") -> None:
         """The task's stage has failed, for this reason. LeaseLost when it is another's."""
         storable = message[:LONGEST_MESSAGE].replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
-        reason = {"error_code": code, "error_message": storable}
+        reason = {"error_code": _NO_CODE.sub("_", code)[:LONGEST_CODE] or "FAILED", "error_message": storable}
         self._again("POST", f"/stages/{task.stage}/fail", self._of(task) | reason)
 
     def retry_failed(self, stage: str, *, filename: str | None = None, error_code: str | None = None) -> int:

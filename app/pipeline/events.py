@@ -17,7 +17,7 @@ from app.pipeline.services import Services
 from app.pipeline.states import STAGES
 
 LOOK_SECONDS = 0.5
-ALIVE_SECONDS = 15.0
+ALIVE_SECONDS = 5.0
 MOST_SECONDS = 3600.0
 """So long one connection is followed; whoever follows connects again and reads on."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import urllib.parse
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -14,7 +14,6 @@ from tests.integration.pipeline import tasks
 from tests.integration.pipeline.conftest import Api
 from tests.integration.pipeline.tasks import FILE, QUEUES, STAGES
 
-NEW_YEAR = datetime(2025, 1, 1, tzinfo=UTC)
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z")
 NOTHING = {"new": 0, "started": 0, "done": 0, "failed": 0}
 LIMIT_SECONDS = {"event-ingest": 300, "shard-splitter": 180, "shard-worker": 600, "mysql-sender": 300}
@@ -528,15 +527,6 @@ def test_a_summary_of_nothing_has_its_zeros(pipeline: Api) -> None:
         },
         "by_shard": [],
     }
-
-
-def sample(text: str, name: str, **labels: str) -> float:
-    """The value of one series of a Prometheus text."""
-    for line in text.splitlines():
-        found = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
-        if found and found[1] == name and dict(re.findall(r'(\w+)="([^"]*)"', found[2] or "")) == labels:
-            return float(found[3])
-    raise AssertionError(f"no {name}{labels}")
 
 
 def metrics(api: Api) -> str:
