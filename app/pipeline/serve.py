@@ -27,6 +27,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     settings = settings or Settings.from_env(needs=("pipeline_database_url",))
     if not settings.pipeline_database_url:
         raise SettingsError("HEADWORKS_PIPELINE_DATABASE_URL is not set: the pipeline has its own database.")
+    exposure.check_own_key(settings.api_key)
     has_tokens = bool(services.tokens_of(settings))
     is_local = exposure.is_loopback(exposure.host_of(settings.bind))
     if not has_tokens and not is_local:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import flask
 import orjson
 
-from app.access import origin, principal
+from app.access import bodies, origin, principal
 from app.adapters import metrics
 from app.kernel import errors
 from app.pipeline import events, requests, states
@@ -36,7 +36,6 @@ def _pipeline() -> Pipeline:
 @blueprint.before_request
 def _let_in() -> None:
     """A daemon shows a token; whoever sits at the machine of an instance of its own needs none."""
-    flask.request.max_content_length = requests.MOST_BYTES
     scheme, _, token = flask.request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer" and _services().admits(token.strip()):
         return
@@ -52,7 +51,7 @@ def _let_in() -> None:
 
 
 def _body(kind: type[requests.T]) -> requests.T:
-    return requests.body(kind, flask.request.get_data(cache=False))
+    return requests.body(kind, bodies.read(requests.MOST_BYTES))
 
 
 def _query(kind: type[requests.T]) -> requests.T:

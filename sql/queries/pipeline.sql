@@ -278,7 +278,7 @@ FROM pipeline_history
 WHERE (xid, id) > (:behind_xid::xid8, :behind_id) AND xid < pg_snapshot_xmin(pg_current_snapshot())
   AND (:filename::text IS NULL OR filename = :filename)
   AND (:stage::text IS NULL OR stage = :stage)
-ORDER BY xid, id
+ORDER BY pipeline_history.xid, id  -- by the number: as text 1000 comes before 999
 LIMIT :limit;
 
 -- name: newest_place^

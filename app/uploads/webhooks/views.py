@@ -7,7 +7,7 @@ from uuid import UUID
 
 import flask
 
-from app.access import principal
+from app.access import bodies, principal
 from app.kernel import errors
 from app.uploads import parameters
 from app.uploads.services import Services
@@ -31,7 +31,7 @@ def _services() -> Services:
 def create_webhook() -> flask.Response:
     """Subscribe a URL to topics; the answer is the only one that shows the secret."""
     principal.require_scope("ops")
-    flask.request.max_content_length = BODY_BYTES
+    bodies.read(BODY_BYTES)
     body = flask.request.get_json(silent=True)
     if not isinstance(body, dict):
         raise errors.Refused("The body is no JSON object.", code="malformed_json")

@@ -278,3 +278,12 @@ def test_a_server_whose_database_has_gone_is_alive_and_not_ready(servers: Server
 
     assert (answer.status_code, answer.content_type) == (503, "application/problem+json")
     assert name not in answer.text
+
+
+@pytest.mark.parametrize("bind", [LOOPBACK, EVERYWHERE])
+def test_a_key_of_the_instance_that_is_too_short_or_somebody_s_refuses_to_start(
+    database_url: str, bind: str
+) -> None:
+    for key in ("short", "hw_abcdefgh_0123456789"):
+        with pytest.raises(NotSafeToStart, match="HEADWORKS_API_KEY"):
+            create_app(settings(database_url, bind=bind, api_key=key, pipeline_tokens=TOKEN))

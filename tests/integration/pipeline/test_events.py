@@ -368,3 +368,14 @@ def test_an_event_is_one_line_whatever_the_message_of_a_failure(pipeline: Api) -
         assert stream.next().data["error_message"] == hostile
         assert stream.is_quiet()
     assert re.fullmatch(r"[\x21-\x7e]+", stream.seen[-1].id)
+
+
+def test_changes_are_in_the_order_of_numbers_and_not_of_texts(pipeline: Api) -> None:
+    for xid in (100, 9, 10, 8, 99):
+        pipeline.sql(
+            "INSERT INTO pipeline_history (xid, filename, shard, stage, to_status, attempt)"
+            f" VALUES ('{xid}', 'f', {xid}, 'event-ingest', 'started', 1)"
+        )
+    with follow(pipeline, last="1-0") as stream:
+        stream.take(5)
+    assert [event.data["shard"] for event in stream.seen] == [8, 9, 10, 99, 100]

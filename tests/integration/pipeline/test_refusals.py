@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import urllib.parse
 from collections.abc import Iterator
@@ -424,3 +426,31 @@ def test_what_is_read_is_read_with_get_alone(unchanged: Api, method: str, path: 
 
     tasks.refused(answer, 405, "method_not_allowed")
     assert "GET" in answer.headers["Allow"]
+
+
+# -- bodies that do not say how long they are
+
+
+def chunked(api: Api, content: bytes) -> int:
+    """The status of the answer to a body that is sent in chunks."""
+    place = urllib.parse.urlsplit(api.url)
+    connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=30)
+    with contextlib.closing(connection):
+        connection.request(
+            "POST", f"{place.path}/files/register", iter([content]), {"Content-Type": "application/json"},
+            encode_chunked=True,
+        )  # fmt: skip
+        return connection.getresponse().status
+
+
+REGISTER = b'{"filename": "late", "shards": [0]}'
+
+
+@pytest.mark.parametrize(("size", "status"), [(len(REGISTER), 200), (64 << 10, 200), ((64 << 10) + 1, 413)])
+def test_a_body_without_a_length_is_whole_or_refused(pipeline: Api, size: int, status: int) -> None:
+    assert chunked(pipeline, REGISTER.ljust(size)) == status
+    assert len(pipeline.sql("SELECT id FROM pipeline_tracking")) == (status == 200)
+
+
+def test_a_body_without_a_length_is_not_read_as_its_beginning(pipeline: Api) -> None:
+    assert chunked(pipeline, REGISTER.ljust(65 << 10) + b"and more") == 413
