@@ -115,7 +115,10 @@ class Consumer(Protocol):
         """By partition that this consumer has, how many messages are not committed yet."""
 
     def close(self) -> None:
-        """This consumer has left its group; others may have its partitions at once."""
+        """This consumer has left its group; others may have its partitions at once.
+
+        What it handed out and nobody committed is theirs. A later poll is a Conflict.
+        """
 
 
 class Engine(Protocol):
@@ -131,7 +134,11 @@ class Engine(Protocol):
         """A publisher; connects when it is used first."""
 
     def consumer(self, topic: str, *, group: str) -> Consumer:
-        """A new member of the group; a new group begins with the oldest message that is there."""
+        """A new member of the group; a new group begins with the oldest message that is there.
+
+        Which that is, differs: Kafka keeps messages for its retention, Redis until all groups that it
+        knows have handled them.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class KafkaConsumer:
         self._is_down = False
         self._is_denied = False
         self._consumer: Any = None
+        self._is_closed = False
 
     def poll(self, limit: int, wait_seconds: float) -> list[Message]:
         """The next messages of the partitions that are this consumer's."""
@@ -100,6 +101,7 @@ class KafkaConsumer:
 
     def close(self) -> None:
         """What is handled is committed if it can be, and the group goes on without this consumer."""
+        self._is_closed = True
         if self._consumer is not None:
             consumer, self._consumer = self._consumer, None
             try:
@@ -109,6 +111,8 @@ class KafkaConsumer:
             self._lanes.clear()
 
     def _join(self) -> None:
+        if self._is_closed:
+            raise errors.Conflict("This consumer is closed.")
         if self._consumer is None:
             self._consumer = made(confluent_kafka.Consumer, {**self._config, "error_cb": self._look})
             with errors_of():

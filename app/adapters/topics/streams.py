@@ -9,11 +9,13 @@
 
 All keys of a partition share a hash tag, so that each step is one script on one node: who has lost the
 lease hands nothing out and moves nothing. One consumer reads a partition in order, so a group's place in
-it is one number, as in Kafka, and no list of pending messages. What all groups have handled is removed.
+it is one number, as in Kafka, and no list of pending messages. What all groups have handled is removed:
+a group that is given up for good has to be forgotten, by HDEL of its `at:` and `handled:` in each state.
 
 What can be lost: Redis acknowledges a message when it has it in memory and in the operating system's
-cache of the append-only file. With `appendonly yes` nothing is lost when Redis itself restarts or is
-killed; when the machine fails, with `appendfsync everysec` the last second or two, with `always` nothing.
+cache of the append-only file. With `appendonly yes` nothing is lost when Redis itself restarts, or is
+killed; with `appendfsync everysec` the last second or two are when the machine fails, or when Redis is
+killed while a slow disk makes it put off its writes (it logs that). With `always` nothing is.
 In a cluster with replicas, a failover loses what had not reached the replica that takes over. With an
 eviction policy other than `noeviction` everything can be lost.
 """

@@ -20,7 +20,9 @@ return count
 # stream, state, asleep; channel, partition, then of each message the number of its fields and they
 
 TAKE = """
-if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return false end
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and redis.call('GET', KEYS[1]) ~= ARGV[1] then
+    return false
+end
 local place, handled = 'at:' .. ARGV[3], 'handled:' .. ARGV[3]
 if redis.call('HSETNX', KEYS[2], place, '0-0') == 1 then
     local published = tonumber(redis.call('HGET', KEYS[2], 'published') or '0')
