@@ -82,8 +82,10 @@ class Consumer(Protocol):
     It joins the group with its first poll. A partition is taken away at a poll, when others join, or
     between polls, when this process was not heard of for the lease: then nothing more of it is handed
     out, `holds` is false for its messages once this consumer knows, and to commit them does nothing.
-    The successor begins behind the last commit, so what was handed out and not committed is handed out
-    again, to both at the same time if the old one still works on it.
+    With Redis it knows by its own clock; with Kafka a process that stood still is told by the brokers,
+    and may hand out before what it had fetched. The successor begins behind the last commit, so what
+    was handed out and not committed is handed out again, to both at the same time if the old one still
+    works on it.
     """
 
     def poll(self, limit: int, wait_seconds: float) -> list[Message]:

@@ -46,6 +46,7 @@ class KafkaConsumer:
         self._turn = 0
         self._is_down = False
         self._is_denied = False
+        self._member_id = ""  # of the group; another one after this member was given up for dead
         self._consumer: Any = None
         self._is_closed = False
 
@@ -103,11 +104,11 @@ class KafkaConsumer:
         """What is handled is committed if it can be, and the group goes on without this consumer."""
         self._is_closed = True
         if self._consumer is not None:
-            consumer, self._consumer = self._consumer, None
             try:
-                consumer.close()
+                self._consumer.close()  # calls `_revoked`, which still commits
             except (KafkaException, errors.HeadworksError) as error:
                 log.warning("consumer_not_left", topic=self._topic, reason=type(error).__name__)
+            self._consumer = None
             self._lanes.clear()
 
     def _join(self) -> None:
@@ -150,6 +151,11 @@ class KafkaConsumer:
         """What is handled is committed; a coordinator that is about to share anew is asked later."""
         ahead = {n: lane for n in partitions if (lane := self._lanes[n]).count > self._committed[n]}
         if not ahead:
+            return
+        # A member that was given up for dead learns of it before it is told by a callback. From then on it
+        # commits as nobody, which not every broker refuses.
+        if self._consumer.memberid() != self._member_id:
+            log.info("commit_fenced", topic=self._topic, code="member_lost")
             return
         offsets = [TopicPartition(self._topic, n, int(lane.settled or 0) + 1) for n, lane in ahead.items()]
         counts = {n: lane.count for n, lane in ahead.items()}
@@ -194,7 +200,8 @@ class KafkaConsumer:
         else:
             log.warning("kafka_error", topic=self._topic, code=error.name())
 
-    def _assigned(self, _consumer: Any, partitions: Sequence[TopicPartition]) -> None:
+    def _assigned(self, consumer: Any, partitions: Sequence[TopicPartition]) -> None:
+        self._member_id = consumer.memberid()
         for partition in partitions:
             self._lanes[partition.partition] = Lane()
             self._committed[partition.partition] = 0

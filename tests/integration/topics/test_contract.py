@@ -438,11 +438,21 @@ def test_a_consumer_that_stood_still_for_longer_than_its_lease_commits_nothing(
     assert by_key(found) == {f"tenant:{k}": counted(10)[5:] for k in range(8)}
     handled = len(lines_of(log))
     process.send_signal(signal.SIGCONT)
-    # It wakes, has its share again, and is handed out what is not committed of it: no more, no less.
+    # It wakes, has its share again, and is handed out what is not committed of it.
     poll_until(lambda: len(one.lag()) == PARTITIONS // 2, one)
     kept = set(one.lag())
     expected = [m for m in found if m.partition not in kept]
-    again = await_lines(log, handled + len(expected))[handled:]
-    assert sorted(again) == sorted(f"{m.partition} {m.key} {m.value.decode()}" for m in expected)
+    wanted = {f"{m.partition} {m.key} {m.value.decode()}" for m in expected}
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not wanted <= set(again := lines_of(log)[handled:]):
+        assert time.monotonic() < deadline, again
+        time.sleep(0.02)
+    if place.name == "kafka-groups":
+        # Before it was told, it may have handled what lay in its socket; its commit of that did nothing.
+        assert set(again) <= {f"{m.partition} {m.key} {m.value.decode()}" for m in found}
+    else:
+        assert sorted(again) == sorted(wanted)
+    # Whatever it committed of the others' partitions: there everything is still to be done.
+    assert one.lag() == {n: sum(m.partition == n for m in found) for n in kept}
     one.commit(found)
     assert one.lag() == dict.fromkeys(kept, 0)
