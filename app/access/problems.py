@@ -18,6 +18,7 @@ STATUS_OF_CODE = {
     "conflict": 409,
     "unauthorized": 401,
     "forbidden": 403,
+    "tenant_mismatch": 403,
     "csrf": 403,
     "too_many_requests": 429,
     "invalid_json": 400,
