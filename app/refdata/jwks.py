@@ -201,22 +201,27 @@ class HttpSource:
         self.every_seconds = every_seconds
         self._url = url
         self._clock = clock
-        self._pool = urllib3.PoolManager(
-            maxsize=1, retries=False, timeout=urllib3.Timeout(connect=FETCH_SECONDS, read=FETCH_SECONDS),
-            cert_reqs="CERT_REQUIRED", ca_certs=ca_file or None,
-        )  # fmt: skip
+        self._ca_file = ca_file or None
 
     def read(self) -> bytes | None:
         # No redirect is followed: it could lead off https, or to another's address. Nothing
         # compressed is asked for, so that the bound on bytes is one on what arrives, too.
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "headworks"}
+        # A pool for this time alone: a process that forks must not share a connection with its
+        # children, and a file of authorities may be another by now.
+        pool = urllib3.PoolManager(
+            maxsize=1, retries=False, timeout=urllib3.Timeout(connect=FETCH_SECONDS, read=FETCH_SECONDS),
+            cert_reqs="CERT_REQUIRED", ca_certs=self._ca_file,
+        )  # fmt: skip
         try:
-            response = self._pool.request(
+            response = pool.request(
                 "GET", self._url, headers=headers, redirect=False, preload_content=False, decode_content=False
             )
             return self._content(response)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise KeysAway(f"The address of the keys does not answer: {type(error).__name__}.") from None
+        finally:
+            pool.clear()
 
     def _content(self, response: urllib3.BaseHTTPResponse) -> bytes:
         parts, length = [], 0
@@ -230,7 +235,7 @@ class HttpSource:
                 if self._clock.monotonic() > deadline:
                     raise KeysAway("The address of the keys answers too slowly.")
         finally:
-            response.close()  # and its connection: a process that forks must not share one
+            response.close()
         return b"".join(parts)
 
 
