@@ -27,7 +27,9 @@ REFUSED = {
     "a key twice": b'{"keys":[],"keys":' + json.dumps([GOOD]).encode() + b"}",
     "too large": signing.jwks({**GOOD, "x": "x" * jwks.MOST_BYTES}),
     "too many": signing.jwks(*(signing.rsa_jwk("good", kid=str(n)) for n in range(101))),
-    "a private key": signing.jwks(GOOD, {**signing.ed_jwk("d"), "d": signing.b64(b"\1" * 32)}),
+    "a private key": signing.jwks(
+        GOOD, {**signing.ed_jwk("d"), "d": signing.b64(signing.ed_key("d").private_bytes_raw())}
+    ),
     "a secret": signing.jwks(GOOD, {"kty": "oct", "k": signing.b64(b"\1" * 32), "kid": "s"}),
     "two keys of one name": signing.jwks(GOOD, signing.rsa_jwk("other", kid="good")),
     "a name that is a number": signing.jwks({**GOOD, "kid": 1}),

@@ -262,6 +262,7 @@ ATTACKS = {
     "expired": bearer(token(claims(exp=NOW - 10))),
     "not yet valid": bearer(token(claims(nbf=NOW + 11))),
     "from the future": bearer(token(claims(iat=NOW + 11))),
+    "an iat that is true": bearer(token(claims(iat=True))),
     "an iat as text": bearer(token(claims(iat="now"))),
     "another issuer": bearer(token(claims(iss="https://evil.example"))),
     "an issuer with a slash more": bearer(token(claims(iss=f"{ISSUER}/"))),
@@ -301,6 +302,72 @@ def test_no_sentence_repeats_a_part_of_the_token(attack: str) -> None:
     assert "evil" not in refusal.value.sentence
     # Nor does what a log writes of it, with all that led to it.
     assert refusal.value.__context__ is None or refusal.value.__suppress_context__
+
+
+class Asked:
+    """A store of keys that has every key, and remembers what it was asked for."""
+
+    generation = 1
+
+    def __init__(self) -> None:
+        self.names: list[tuple[str | None, str]] = []
+
+    def find(self, kid: str | None, algorithm: str) -> Any:
+        self.names.append((kid, algorithm))
+        return signing.rsa_key("r1").public_key()
+
+
+NOT_LOOKED_UP: list[dict[str, Any]] = [
+    {"alg": "HS256"},
+    {"alg": "RS512"},
+    {"alg": "none"},
+    {"crit": ["exp"], "exp": 1},
+    {"crit": []},
+    {"b64": False, "crit": ["b64"]},
+    {"enc": "A256GCM"},
+    {"typ": "logout+jwt"},
+    {"kid": "r" * 257},
+    {"kid": "r 1"},
+    {"kid": "r\n1"},
+    {"kid": "ключ"},
+    {"kid": ""},
+]
+
+
+@pytest.mark.parametrize("header", NOT_LOOKED_UP)
+def test_no_key_is_looked_up_for_what_is_not_taken_anyway(header: dict[str, Any]) -> None:
+    """Whatever the store would say: it may be slow, or mean well."""
+    store = Asked()
+    demands = tokens.Demands(frozenset({"RS256", "ES256"}))
+    with pytest.raises(Unauthorized):
+        tokens.claims_of(token(**header), demands, store, CLOCK)
+    assert store.names == []
+
+
+def test_the_secret_is_for_its_algorithm_alone() -> None:
+    store = tokens.Secret(SECRET)
+    assert [store.find("r1", name) for name in ("HS256", "RS256", "none")] == [SECRET, None, None]
+
+
+NO_TOKENS = [
+    "a.b",
+    "a.b.c.d",
+    "a.b.c,d.e.f",
+    "a.b.c, Bearer d.e.f",
+    "a.b.c=",
+    "a.b.c\n",
+    "a..c",
+    "a.b.",
+    ".b.c",
+    "é.b.c",
+]
+
+
+@pytest.mark.parametrize("text", NO_TOKENS)
+def test_only_one_signed_token_stands_in_the_header(text: str) -> None:
+    assert tokens.token_of("Bearer a.b-_9.c") == "a.b-_9.c"
+    with pytest.raises(Unauthorized):
+        tokens.token_of(f"Bearer {text}")
 
 
 MISMATCHES = {
@@ -370,6 +437,8 @@ def test_the_claim_is_where_the_rules_say(claim: str, more: dict[str, Any], expe
     sent = bearer(token({**claims(tenant_id=None), **more}))
     found = {tenant for tenant in ("acme", "other", "tenant") if code_of(tenants, tenant, sent) == ""}
     assert found == expected
+    for tenant in found:
+        assert tenants.check(tenant, sent, None).tenants == expected
 
 
 OVERRIDES = [
