@@ -373,6 +373,12 @@ def test_over_https_only_the_right_certificate_counts(provider: Provider, tmp_pa
     assert len(provider.asked) == 1
 
 
+def test_no_more_is_taken_from_a_provider_than_counts(provider: Provider) -> None:
+    provider.content = b" " * 20_000_000
+    content = jwks.HttpSource(provider.url, SystemClock(), every_seconds=300).read()
+    assert content is not None and jwks.MOST_BYTES < len(content) <= jwks.MOST_BYTES + (1 << 16)
+
+
 # Files
 
 
@@ -444,7 +450,7 @@ def test_no_more_of_a_file_is_read_than_counts(tmp_path: Path) -> None:
 
 
 FORKS = """
-    import os, pathlib, sys
+    import os, pathlib, signal, sys
     from app.kernel.clock import SystemClock
     from app.refdata import jwks
 
@@ -453,9 +459,12 @@ FORKS = """
     source.every_seconds = 0.01
     keys = jwks.Jwks(source, ["RS256"], SystemClock())
     keys.start()
-    with keys._changed:  # held by this thread at the fork, as the other might hold it
-        child = os.fork()
+    lock = keys._changed
+    child = os.fork()
     if child == 0:
+        signal.alarm(30)
+        if keys._changed is lock:  # somebody who is not in this process may hold it
+            os._exit(4)
         new.rename(path)
         with keys._changed:
             seen = keys._changed.wait_for(lambda: keys.find("new", "RS256") is not None, 20)
