@@ -18,6 +18,7 @@ from typing import Any
 import psycopg2
 import pytest
 
+from app.pipeline import events
 from tests.integration.pipeline import tasks
 from tests.integration.pipeline.conftest import Api
 from tests.integration.pipeline.tasks import FILE, HISTORY_FIELDS
@@ -116,11 +117,12 @@ def follow(api: Api, last: str | None = None, **query: str) -> Iterator[Stream]:
 
 
 @pytest.fixture(autouse=True)
-def places(pipeline: Api) -> Iterator[None]:
+def places(pipeline: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Afterwards no stream that was cut off takes the place of another.
 
-    The pipeline has so many places, and learns that a stream was cut off when it has a change for it.
+    The pipeline has so many places, and learns that a stream was cut off when it has something to say.
     """
+    monkeypatch.setattr(events, "ALIVE_SECONDS", 0.1)
     yield
     for shard in (1000, 1001):  # what is written first into a connection that was cut off is only lost
         for filename in ("a", "b", "nobody"):
