@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from app import cli_catalog, cli_keys, cli_operations, cli_pipeline, cli_suppliers
+from app import cli_catalog, cli_keys, cli_operations, cli_pipeline, cli_refdata, cli_suppliers
 from app.adapters import database, logs, migrations
 from app.adapters.settings import Settings
 from app.client import TERMINAL, Client, RequestRefused, Unreachable
@@ -106,8 +106,10 @@ def _parser() -> argparse.ArgumentParser:
     of_suppliers = cli_suppliers.add_commands(commands, _settings)
     of_catalog = cli_catalog.add_commands(commands, _settings)
     cli_pipeline.add_commands(commands)
+    of_refdata = cli_refdata.add_commands(commands, _settings)
 
-    for command in (upload, listed, show, bad, watch, *of_keys, *operations, *of_suppliers, *of_catalog):
+    of_parts = (*of_keys, *operations, *of_suppliers, *of_catalog, *of_refdata)
+    for command in (upload, listed, show, bad, watch, *of_parts):
         command.add_argument("--data", type=Path, default=Path("var"), help="folder of the local instance")
     return parser
 

@@ -33,7 +33,7 @@ HOST = "127.0.0.1"
 PORT, FLOWER_PORT = 8000, 5555
 READY_SECONDS = 60.0
 POLL_SECONDS = 0.2
-PIPELINE_DATABASE = "pipeline_db"
+PIPELINE_DATABASE, REFDATA_DATABASE = "pipeline_db", "refdata_db"
 Service = embedded.Postgres | embedded.Valkey
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -61,6 +61,8 @@ class Instance:
     url: str
     database_url: str
     pipeline_database_url: str
+    refdata_database_url: str
+    refdata_config: str
     broker_url: str
     data_dir: Path
     api_key: str
@@ -71,6 +73,8 @@ class Instance:
             "HEADWORKS_URL": self.url,
             "HEADWORKS_DATABASE_URL": self.database_url,
             "HEADWORKS_PIPELINE_DATABASE_URL": self.pipeline_database_url,
+            "HEADWORKS_REFDATA_DATABASE_URL": self.refdata_database_url,
+            "HEADWORKS_REFDATA_CONFIG": self.refdata_config,
             "HEADWORKS_BROKER_URL": self.broker_url,
             "HEADWORKS_DATA_DIR": str(self.data_dir),
             "HEADWORKS_API_KEY": self.api_key,
@@ -151,6 +155,8 @@ def _start_services(running: contextlib.ExitStack, port: int, data: Path) -> tup
         url=f"http://{HOST}:{port}",
         database_url=_foreign("HEADWORKS_DATABASE_URL", postgres),
         pipeline_database_url=_foreign("HEADWORKS_PIPELINE_DATABASE_URL", postgres),
+        refdata_database_url=_foreign("HEADWORKS_REFDATA_DATABASE_URL", postgres),
+        refdata_config=os.environ.get("HEADWORKS_REFDATA_CONFIG", ""),
         broker_url=_foreign("HEADWORKS_BROKER_URL", valkey),
         data_dir=data,
         api_key=os.environ.get("HEADWORKS_API_KEY") or _local_key(data),
@@ -158,9 +164,13 @@ def _start_services(running: contextlib.ExitStack, port: int, data: Path) -> tup
     _check_secret(instance)
     if not instance.database_url:
         services.append(running.enter_context(postgres))
-        instance = replace(instance, database_url=postgres.dsn)
-        own_pipeline = instance.pipeline_database_url or postgres.dsn_of(PIPELINE_DATABASE)
-        instance = replace(instance, pipeline_database_url=own_pipeline)
+        instance = replace(
+            instance,
+            database_url=postgres.dsn,
+            pipeline_database_url=instance.pipeline_database_url or postgres.dsn_of(PIPELINE_DATABASE),
+            refdata_database_url=instance.refdata_database_url or postgres.dsn_of(REFDATA_DATABASE),
+            refdata_config=instance.refdata_config or _own_refdata(data),
+        )
     if not instance.broker_url:
         services.append(running.enter_context(valkey))
         instance = replace(instance, broker_url=valkey.url)
@@ -173,7 +183,7 @@ def _check_secret(instance: Instance) -> None:
     """The web would refuse to start, but only after everything else has."""
     own = [
         f"HEADWORKS_{name.upper()}_URL names a {name.replace('_', ' ')} of your own"
-        for name in ("database", "pipeline_database", "broker")
+        for name in ("database", "pipeline_database", "refdata_database", "broker")
         if getattr(instance, f"{name}_url")
     ]
     exposure.check_secret(os.environ.get("HEADWORKS_SECRET", ""), reason=own[0] if own else None)
@@ -195,6 +205,14 @@ def _local_key(data: Path) -> str:
     if not path.exists():
         machine.write_private(path, secrets.token_urlsafe(24) + "\n")
     return path.read_text(encoding="ascii").strip()
+
+
+def _own_refdata(data: Path) -> str:
+    """The configuration of the reference data in this data folder, made at the first start, to be changed."""
+    path = data / "refdata.yaml"
+    if not path.exists():
+        shutil.copyfile(ROOT / "app" / "refdata" / "first.yaml", path)
+    return str(path)
 
 
 def _environment(instance: Instance, port: int) -> dict[str, str]:

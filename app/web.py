@@ -19,6 +19,8 @@ from app.openapi import views as openapi
 from app.pipeline import services as pipeline_services
 from app.pipeline import views as pipeline
 from app.pipeline.pages import views as pipeline_pages
+from app.refdata import services as refdata_services
+from app.refdata import views as refdata
 from app.suppliers import services as suppliers_services
 from app.suppliers.pages import views as suppliers
 from app.uploads import pages, services, views
@@ -67,7 +69,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     access.install(
         app,
         door,
-        open_endpoints=(*OPEN_ENDPOINTS, *pipeline.ENDPOINTS),
+        open_endpoints=(*OPEN_ENDPOINTS, *pipeline.ENDPOINTS, *refdata.OPEN_ENDPOINTS),
         public_endpoints=openapi.PUBLIC_ENDPOINTS,
         upload_endpoints=UPLOAD_ENDPOINTS,
     )
@@ -84,6 +86,11 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
         app.extensions["pipeline"] = pipeline_services.connect(settings, open_here=door.is_local)
         app.register_blueprint(pipeline.blueprint)
         app.register_blueprint(pipeline_pages.blueprint)
+    if settings.refdata_config:
+        app.extensions["refdata"] = refdata_services.connect(
+            settings, name="headworks refdata web", open_here=door.is_local
+        )
+        app.register_blueprint(refdata.blueprint)
     app.register_error_handler(errors.HeadworksError, _headworks_problem)
     app.register_error_handler(werkzeug.exceptions.HTTPException, _http_problem)
     app.register_error_handler(OSError, _os_problem)

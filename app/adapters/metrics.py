@@ -71,6 +71,33 @@ catalog_runs = Counter(
     "Runs of the catalog's jobs, by their end.",
     ["job_id", "status", "reason"],
 )
+refdata_commands = Counter(
+    "headworks_refdata_commands_total",
+    "Commands of reference data, by what became of them.",
+    ["dict_code", "outcome"],
+)
+refdata_dead_letters = Counter(
+    "headworks_refdata_dead_letters_total", "Commands that somebody has to look at.", ["code"]
+)
+refdata_announced = Counter("headworks_refdata_announced_total", "Versions that were announced.")
+refdata_outbox_events = Gauge(
+    "headworks_refdata_outbox_events",
+    "Versions that wait to be announced.",
+    ["database"],
+    multiprocess_mode="mostrecent",
+)
+refdata_outbox_oldest_seconds = Gauge(
+    "headworks_refdata_outbox_oldest_seconds",
+    "How long the oldest of them has waited.",
+    ["database"],
+    multiprocess_mode="mostrecent",
+)
+kafka_consumer_lag = Gauge(
+    "kafka_consumer_lag",
+    "Messages that a partition holds and that nobody has worked off.",
+    ["topic", "partition"],
+    multiprocess_mode="mostrecent",
+)
 pipeline_transitions = Counter(
     "headworks_pipeline_transitions_total",
     "Changes of a task's status in a stage.",

@@ -25,6 +25,9 @@ def switch(text: str) -> bool:
     return words[text.lower()]
 
 
+ENVIRON: Mapping[str, str] = os.environ
+"""Where a configuration that names a variable finds it."""
+
 INSTANCE = ("database_url", "broker_url", "data_dir")
 """What no process of an instance can do without."""
 
@@ -70,6 +73,7 @@ class Settings:
     catalog_embedding_key: str = field(default="", repr=False)
     pipeline_database_url: str = field(default="", repr=False)  # of its own; empty: no pipeline is served
     pipeline_tokens: str = field(default="", repr=False)  # of the daemons, separated by commas
+    refdata_config: str = ""  # the YAML of the reference data; empty: none is served
     code_commit: str = ""  # of the code that runs; empty: of its checkout
     upload_bytes: int = 50 * 1024 * 1024  # D6.6 §3.2
     unpacked_bytes: int = 400 * 1024 * 1024  # of a gzip file: eight times the largest upload

@@ -15,6 +15,9 @@ INSTANCE = ("house", "instance", "audit", "uploads", "webhooks")
 PIPELINE = ("pipeline",)
 """Besides, where a pipeline is served."""
 
+REFDATA = ("refdata",)
+"""Besides, where reference data is served."""
+
 PIPELINE_ALONE = ("house", "pipeline_alone", *PIPELINE)
 """The parts of a server of the pipeline alone."""
 

@@ -27,9 +27,11 @@ YEAR = "public, max-age=31536000, immutable"
 
 @blueprint.get("/openapi.json")
 def show_document() -> werkzeug.Response:
-    """The document of this instance, with the pipeline where it serves one."""
-    pipeline = document.PIPELINE if "pipeline" in flask.current_app.blueprints else ()
-    return document_of((*document.INSTANCE, *pipeline))
+    """The document of this instance, with the pipeline and reference data where it serves them."""
+    served = flask.current_app.blueprints
+    pipeline = document.PIPELINE if "pipeline" in served else ()
+    refdata = document.REFDATA if "refdata" in served else ()
+    return document_of((*document.INSTANCE, *pipeline, *refdata))
 
 
 def document_of(parts: tuple[str, ...]) -> werkzeug.Response:

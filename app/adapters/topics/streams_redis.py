@@ -67,6 +67,13 @@ class Server:
                 self._client = self._connect()
             return self._client
 
+    def close(self) -> None:
+        """The connections are closed; the next use makes others."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
     def nodes(self) -> list[Any]:
         """The masters of a cluster; none of a single Redis."""
         client: Any = self.client

@@ -49,12 +49,15 @@ def closing(app: flask.Flask) -> Iterator[flask.Flask]:
         app.extensions["services"].db.close()
     if "pipeline" in app.extensions:
         app.extensions["pipeline"].pipeline.db.close()
+    if "refdata" in app.extensions:
+        app.extensions["refdata"].close()
 
 
 KINDS = {
     # application:              the parts of its document, how it is made, where it has its document
     "instance": (document.INSTANCE, create_app, "/openapi.json"),
     "instance with pipeline": ((*document.INSTANCE, *document.PIPELINE), create_app, "/openapi.json"),
+    "instance with reference data": ((*document.INSTANCE, *document.REFDATA), create_app, "/openapi.json"),
     "pipeline alone": (document.PIPELINE_ALONE, serve.create_app, "/api/openapi.json"),
 }
 DOCUMENTS = {name: document.whole(*parts) for name, (parts, _, _) in KINDS.items()}
@@ -68,12 +71,20 @@ class Application:
 
 
 @pytest.fixture(params=KINDS)
-def application(request: pytest.FixtureRequest, services: Services) -> Iterator[Application]:
+def application(
+    request: pytest.FixtureRequest, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Application]:
     """Each kind of application."""
     _, create, address = KINDS[request.param]
     settings = services.settings
-    if request.param == "instance":
+    if request.param in ("instance", "instance with reference data"):
         settings = replace(settings, pipeline_database_url="")
+    if request.param == "instance with reference data":
+        monkeypatch.setenv("HEADWORKS_REFDATA_DATABASE_URL", settings.database_url)
+        monkeypatch.setenv("HEADWORKS_BROKER_URL", settings.broker_url)
+        settings = replace(
+            settings, refdata_config=str(importlib.resources.files("app.refdata") / "first.yaml")
+        )
     with closing(create(settings)) as app:
         yield Application(app, DOCUMENTS[request.param], address)
 

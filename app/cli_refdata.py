@@ -1,0 +1,95 @@
+"""`headworks refdata …`: what an operator asks of the reference data and does with it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from app.adapters.settings import ENVIRON, Settings
+from app.kernel import errors
+from app.refdata import config, services, store
+from app.refdata.services import Services
+
+Configure = Callable[[argparse.Namespace], Settings]
+
+
+def add_commands(commands: Any, configure: Configure) -> list[argparse.ArgumentParser]:
+    """The parser knows these commands; returns those that need to find an instance."""
+    refdata = commands.add_parser("refdata", help="reference data: dictionaries and their changes")
+    of_refdata = refdata.add_subparsers(required=True, metavar="COMMAND")
+    made: list[argparse.ArgumentParser] = []
+
+    def add(name: str, work: Callable[[argparse.Namespace, Services], int], help: str) -> Any:
+        parser = of_refdata.add_parser(name, help=help)
+        parser.set_defaults(run=lambda options: _with_services(configure(options), options, work))
+        made.append(parser)
+        return parser
+
+    checked = of_refdata.add_parser("check", help="whether a configuration can be used; nothing is changed")
+    checked.add_argument("file", type=Path)
+    checked.set_defaults(run=_check)
+    letters = add("dead-letters", _dead_letters, "commands that somebody has to look at")
+    letters.add_argument("--replay", action="store_true", help="send them again, and forget them here")
+    letters.add_argument("--limit", type=int, default=20)
+    epoch = add("new-epoch", _new_epoch, "after a restore of a database: everybody loads everything anew")
+    epoch.add_argument("--database", default="postgres", help="its name in the configuration")
+    return made
+
+
+def _with_services(
+    settings: Settings, options: argparse.Namespace, work: Callable[[argparse.Namespace, Services], int]
+) -> int:
+    of = services.connect(settings, name="headworks refdata cli")
+    try:
+        return work(options, of)
+    finally:
+        of.close()
+
+
+def _check(options: argparse.Namespace) -> int:
+    try:
+        found = config.parse(options.file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise config.BadConfig(f"{options.file} is not in UTF-8.") from None
+    for name, database in found.databases.items():
+        try:
+            database.url(ENVIRON)
+        except config.BadConfig as error:
+            print(f"{name}: {error.sentence}", file=sys.stderr)
+    for one in found.dictionaries.values():
+        can = {"deltas": one.takes_deltas, "snapshots": one.takes_snapshots}
+        does = [kind for kind in can if can[kind]]
+        print(f"{one.code}\t{'enabled' if one.enabled else 'disabled'}\t{' and '.join(does) or 'read-only'}")
+    return 0
+
+
+def _dead_letters(options: argparse.Namespace, of: Services) -> int:
+    kafka = of.config.refdata.kafka
+    consumer = of.topics.consumer(kafka.dead_letter_topic, group="refdata-dead-letters")
+    try:
+        left = options.limit
+        while left > 0 and (messages := consumer.poll(left, 3.0)):
+            for message in messages:
+                headers = {name: value.decode("utf-8", "replace") for name, value in message.headers.items()}
+                print(json.dumps({"key": message.key, **headers, "bytes": len(message.value)}))
+                if options.replay:
+                    of.publisher.publish(kafka.commands_topic, key=message.key, value=message.value)
+            left -= len(messages)
+            if options.replay:
+                consumer.commit(messages)
+    except errors.NotFound:
+        pass  # nothing was ever buried
+    finally:
+        consumer.close()
+    return 0
+
+
+def _new_epoch(options: argparse.Namespace, of: Services) -> int:
+    if options.database not in of.databases:
+        raise config.BadConfig(f"The configuration has no database {options.database}.")
+    print(store.renew_epoch(of.databases[options.database]))
+    return 0

@@ -1,0 +1,442 @@
+"""The configuration (section 5): databases, topics, Redis, tenants, dictionaries; read anew while running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+import pydantic
+import pydantic.alias_generators
+import yaml
+from pydantic import ConfigDict, Field, model_validator
+
+from app.adapters import logs
+from app.adapters.settings import ENVIRON
+from app.kernel import errors
+from app.refdata import templates
+from app.refdata.templates import Template, TemplateRefused, compile_template
+from app.refdata.tenant_rules import Rules, RulesRefused
+
+log = logs.get(__name__)
+
+MOST_BYTES = 1 << 20
+KEYS_FROM_ENV = {"jwksFile": "HEADWORKS_REFDATA_JWKS_FILE", "jwksUrl": "HEADWORKS_REFDATA_JWKS_URL"}
+LOOK_SECONDS = 1.0
+
+
+class BadConfig(errors.Fatal):
+    """The configuration of the reference data cannot be used."""
+
+    code = "invalid_configuration"
+
+
+class _Part(pydantic.BaseModel):
+    """One section; unknown keys are refused, since a misspelt limit would be no limit."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, alias_generator=pydantic.alias_generators.to_camel
+    )
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+Sql = Annotated[str, Field(min_length=1, max_length=100_000)]
+Variable = Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]{0,100}$")]
+Milliseconds = Annotated[int, Field(ge=0, le=60_000)]
+Options = Annotated[dict[str, str | int | bool], Field(max_length=100)]
+
+
+class Pool(_Part):
+    """How many connections a process keeps."""
+
+    max_size: Annotated[int, Field(ge=1, le=200)] = 4
+
+
+class Postgres(_Part):
+    """A database: an address in the environment, or its parts with the password there."""
+
+    url_from_env: Variable | None = None
+    jdbc_url: Annotated[str, Field(pattern=r"^jdbc:postgresql://[^/?#\s]+/[^/?#\s]+$")] | None = None
+    username: str | None = None
+    password_from_env: Variable | None = None
+    schema_: Annotated[str, Field(alias="schema", pattern=r"^[a-z_][a-z0-9_]{0,62}$")] = "public"
+    pool: Pool = Pool()
+
+    @model_validator(mode="after")
+    def _is_an_address(self) -> Postgres:
+        if (self.url_from_env is None) == (self.jdbc_url is None):
+            raise ValueError("give either urlFromEnv or jdbcUrl")
+        return self
+
+    def url(self, environ: Mapping[str, str]) -> str:
+        """The address for the driver. BadConfig names a variable that is not set."""
+        if self.url_from_env:
+            return of_environ(environ, self.url_from_env)
+        place = str(self.jdbc_url).removeprefix("jdbc:postgresql://")
+        password = of_environ(environ, self.password_from_env) if self.password_from_env else ""
+        user = quote(self.username or "", safe="") + (f":{quote(password, safe='')}" if password else "")
+        return f"postgresql://{user}{'@' if user else ''}{place}"
+
+
+class Consistency(_Part):
+    """How long somebody waits: a writer for the commit, a reader for a reload."""
+
+    wait_commit_timeout_ms: Annotated[int, Field(ge=50, le=1000)] = 300
+    read_wait_ms: Milliseconds = 100
+
+
+class Source(_Part):
+    """An outside topic whose messages become commands of one tenant."""
+
+    topic: Name
+    tenant_id: Name
+    dict_code: Name | None = None  # None: the message names it
+
+
+class Kafka(_Part):
+    """The topics of commands; without `bootstrapFromEnv` they are streams of Redis."""
+
+    bootstrap_from_env: Variable | None = None
+    commands_topic: Name = "refdata.commands"
+    dead_letter_topic: Name = "refdata.commands.dlq"
+    key_template: Literal["{tenantId}:{dictCode}"] = "{tenantId}:{dictCode}"  # whatever else breaks the order
+    partitions: Annotated[int, Field(ge=1, le=1024)] = 8
+    lease_seconds: Annotated[int, Field(ge=1, le=300)] = 10  # so long a dead member keeps its partitions
+    group: Name = "refdata-apply"
+    adapter_group: Name = "refdata-kafka-adapter"
+    options: Options = {}  # librdkafka's own
+    secrets_from_env: dict[str, Variable] = {}  # of these options the values: sasl.password
+    sources: tuple[Source, ...] = ()
+
+    def all_options(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The options of the client. BadConfig names a variable that is not set."""
+        secrets = {name: of_environ(environ, variable) for name, variable in self.secrets_from_env.items()}
+        return {name: str(value) for name, value in self.options.items()} | secrets
+
+
+class Redis(_Part):
+    """Where changes are announced."""
+
+    mode: Literal["single", "cluster"] = "single"
+    url_from_env: Variable | None = None
+    nodes: tuple[Annotated[str, Field(pattern=r"^[^:\s]+:[0-9]{1,5}$")], ...] = ()
+    password_from_env: Variable | None = None
+    pub_channel: Annotated[str, Field(min_length=1, max_length=200)] = "refdata:inv:pub"
+    stream_key: Annotated[str, Field(min_length=1, max_length=200)] = "refdata:inv:stream"
+    stream_length: Annotated[int, Field(ge=100, le=10_000_000)] = 100_000
+    consumer_group: Name = "refdata-query-pods"
+
+    @model_validator(mode="after")
+    def _is_an_address(self) -> Redis:
+        if bool(self.nodes) == (self.url_from_env is not None):
+            raise ValueError("give either nodes or urlFromEnv")
+        return self
+
+    def urls(self, environ: Mapping[str, str]) -> str:
+        """The addresses, separated by commas. BadConfig names a variable that is not set."""
+        if self.url_from_env:
+            return of_environ(environ, self.url_from_env)
+        password = of_environ(environ, self.password_from_env) if self.password_from_env else ""
+        login = f":{quote(password, safe='')}@" if password else ""
+        return ",".join(f"redis://{login}{node}" for node in self.nodes)
+
+
+class Limits(_Part):
+    """How long things are kept."""
+
+    snapshot_seconds: Annotated[int, Field(ge=1, le=7 * 86_400)] = 3600  # from a snapshot's last chunk
+    dedup_days: Annotated[int, Field(ge=1, le=3650)] = 30
+    announced_hours: Annotated[int, Field(ge=1, le=8760)] = 24
+
+
+class Apply(_Part):
+    """How changes get into the dictionary's tables; without it the dictionary is read-only."""
+
+    mode: Literal["SQL_TEMPLATE", "DICTIONARY_ITEM"] = "SQL_TEMPLATE"
+    upsert_sql: Sql | None = None
+    delete_sql: Sql | None = None
+    snapshot_strategy: Literal["FULL_REPLACE"] = "FULL_REPLACE"
+    snapshot_replace_sql: Sql | None = None
+    snapshot_stage_sql: Sql | None = None
+    snapshot_finalize_sql: Sql | None = None
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Apply:
+        given = [name for name, value in self if name.endswith("_sql") and value is not None]
+        if self.mode == "DICTIONARY_ITEM" and given:
+            raise ValueError("DICTIONARY_ITEM has SQL of its own: leave yours out, or use SQL_TEMPLATE")
+        if self.snapshot_replace_sql and (self.snapshot_stage_sql or self.snapshot_finalize_sql):
+            raise ValueError("give either snapshotReplaceSql or snapshotStageSql and snapshotFinalizeSql")
+        if (self.snapshot_stage_sql is None) != (self.snapshot_finalize_sql is None):
+            raise ValueError("snapshotStageSql and snapshotFinalizeSql belong together")
+        return self
+
+
+class DictionaryConfig(_Part):
+    """One dictionary as it is configured."""
+
+    code: Name
+    enabled: bool = True
+    database: Name = "postgres"
+    load_sql: Sql | None = None
+    drift_check_sql: Sql | None = None
+    apply: Apply | None = None
+    reload_on_event: Literal["FULL", "KEYS"] = "FULL"
+
+    @model_validator(mode="after")
+    def _can_be_loaded(self) -> DictionaryConfig:
+        is_item = self.apply is not None and self.apply.mode == "DICTIONARY_ITEM"
+        if is_item == (self.load_sql is not None):
+            raise ValueError("give loadSql, or apply.mode DICTIONARY_ITEM, which has its own")
+        return self
+
+
+class Security(_Part):
+    """Who may name which tenant; read by `tenants`."""
+
+    tenant: dict[str, Any] = {}
+
+
+class Refdata(_Part):
+    """All of it."""
+
+    postgres: Postgres
+    databases: dict[Name, Postgres] = {}
+    consistency: Consistency = Consistency()
+    security: Security = Security()
+    kafka: Kafka = Kafka()
+    redis: Redis
+    limits: Limits = Limits()
+    dictionaries: Annotated[tuple[DictionaryConfig, ...], Field(max_length=10_000)] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """One dictionary, its SQL ready to be executed; what is None cannot be done with it."""
+
+    code: str
+    enabled: bool
+    database: str
+    reload_on_event: str
+    is_item: bool
+    """Whether its entries are in refdata.dictionary_item."""
+    load: Template | None
+    drift_check: Template | None
+    upsert: Template | None
+    delete: Template | None
+    replace: Template | None
+    stage: Template | None
+    finalize: Template | None
+
+    @property
+    def takes_deltas(self) -> bool:
+        """Whether single entries can be changed."""
+        return self.is_item or (self.upsert is not None and self.delete is not None)
+
+    @property
+    def takes_snapshots(self) -> bool:
+        """Whether all entries can be replaced."""
+        return self.is_item or self.replace is not None or self.stage is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration that can be used."""
+
+    refdata: Refdata
+    dictionaries: Mapping[str, Dictionary]
+    tenants: Rules | None
+    """Who may speak for which tenant; None: nobody by a token of their own."""
+
+    @property
+    def databases(self) -> Mapping[str, Postgres]:
+        """Every database by its name; that of the platform is `postgres`."""
+        return {"postgres": self.refdata.postgres, **self.refdata.databases}
+
+
+def parse(text: str, environ: Mapping[str, str] = ENVIRON) -> Config:
+    """The configuration in this YAML. BadConfig says what is wrong, and in which line."""
+    if len(text) > MOST_BYTES:
+        raise BadConfig("The configuration has more than 1 MiB.")
+    found, lines = _yaml(text)
+    try:
+        refdata = _Whole.model_validate(_frozen(found)).refdata
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        path = tuple(part for part in first["loc"] if not str(part).startswith(("function-", "tuple[")))
+        raise BadConfig(f"Line {_line(lines, path)}, {_dotted(path)}: {first['msg']}.") from None
+    dictionaries: dict[str, Dictionary] = {}
+    for index, one in enumerate(refdata.dictionaries):
+        place = ("refdata", "dictionaries", index)
+        if one.code in dictionaries:
+            raise BadConfig(f"Line {_line(lines, (*place, 'code'))}: there are two dictionaries {one.code}.")
+        if one.database not in ("postgres", *refdata.databases):
+            raise BadConfig(
+                f"Line {_line(lines, (*place, 'database'))}: no database is called {one.database}."
+            )
+        dictionaries[one.code] = _dictionary(one, lines, place)
+    return Config(refdata, dictionaries, _rules(refdata.security.tenant, environ, lines))
+
+
+def _frozen(value: Any) -> Any:
+    """The same without lists: a number that is written as a text is none, so nothing is converted later."""
+    if isinstance(value, dict):
+        return {key: _frozen(one) for key, one in value.items()}
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+class _Whole(_Part):
+    refdata: Refdata
+
+
+def _rules(written: dict[str, Any], environ: Mapping[str, str], lines: _Lines) -> Rules | None:
+    """The rules as they are written; where the keys are may be left to the environment."""
+    if not written:
+        return None
+    if not {*KEYS_FROM_ENV, "secretFromEnv"} & {*written}:
+        known = {key: environ[name] for key, name in KEYS_FROM_ENV.items() if environ.get(name)}
+        written = written | (known if written.get("source", "JWT_CLAIM") == "JWT_CLAIM" else {})
+    try:
+        return Rules.of(written)
+    except RulesRefused as error:
+        line = _line(lines, ("refdata", "security", "tenant"))
+        raise BadConfig(f"Line {line}, refdata.{error.sentence}") from None
+
+
+def _dictionary(one: DictionaryConfig, lines: _Lines, place: _Path) -> Dictionary:
+    def sql(text: str | None, allowed: frozenset[str], *path: str, reads: bool = False) -> Template | None:
+        if text is None:
+            return None
+        try:
+            return compile_template(text, allowed, reads=reads)
+        except TemplateRefused as error:
+            line = _line(lines, (*place, *path)) + _lines_before(lines, (*place, *path)) + error.line - 1
+            raise BadConfig(f"Line {line}, {one.code}.{path[-1]}: {error.sentence}") from None
+
+    apply = one.apply or Apply()
+    return Dictionary(
+        code=one.code,
+        enabled=one.enabled,
+        database=one.database,
+        reload_on_event=one.reload_on_event,
+        is_item=apply.mode == "DICTIONARY_ITEM",
+        load=sql(one.load_sql, templates.LOAD, "loadSql", reads=True),
+        drift_check=sql(one.drift_check_sql, templates.LOAD, "driftCheckSql", reads=True),
+        upsert=sql(apply.upsert_sql, templates.ITEM, "apply", "upsertSql"),
+        delete=sql(apply.delete_sql, templates.ITEM, "apply", "deleteSql"),
+        replace=sql(apply.snapshot_replace_sql, templates.SNAPSHOT, "apply", "snapshotReplaceSql"),
+        stage=sql(apply.snapshot_stage_sql, templates.CHUNK, "apply", "snapshotStageSql"),
+        finalize=sql(apply.snapshot_finalize_sql, templates.EVENT, "apply", "snapshotFinalizeSql"),
+    )
+
+
+# -- YAML, with the line of each value
+
+_Path = tuple[str | int, ...]
+_Lines = dict[_Path, yaml.Node]
+
+
+def _yaml(text: str) -> tuple[Any, _Lines]:
+    """What the YAML says, and the node of every value. BadConfig for a key that stands there twice."""
+    lines: _Lines = {}
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
+            raise BadConfig("The configuration has an alias (*name): write the value out.")
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if root is not None:
+            _note(root, (), lines)
+        return yaml.safe_load(text), lines
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        where = getattr(error, "problem_mark", None)
+        raise BadConfig(f"Line {where.line + 1 if where else 1}: it is no YAML.") from None
+
+
+def _note(node: yaml.Node, path: _Path, lines: _Lines) -> None:
+    lines[path] = node
+    if isinstance(node, yaml.SequenceNode):
+        for index, one in enumerate(node.value):
+            _note(one, (*path, index), lines)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            name = str(key.value)
+            if (*path, name) in lines:
+                raise BadConfig(f"Line {key.start_mark.line + 1}: {name} stands there twice.")
+            _note(value, (*path, name), lines)
+
+
+def _line(lines: _Lines, path: _Path) -> int:
+    """The line of the value, or of the nearest one around it that there is."""
+    while path and path not in lines:
+        path = path[:-1]
+    return int(lines[path].start_mark.line) + 1 if path in lines else 1
+
+
+def _lines_before(lines: _Lines, path: _Path) -> int:
+    """The text of a block begins in the line behind its sign."""
+    return 1 if getattr(lines.get(path), "style", None) in ("|", ">") else 0
+
+
+def _dotted(path: _Path) -> str:
+    return ".".join(map(str, path)) or "the whole"
+
+
+def of_environ(environ: Mapping[str, str], name: str) -> str:
+    """The variable's value. BadConfig where it is not set."""
+    if not environ.get(name):
+        raise BadConfig(f"{name} is not set, and the configuration of the reference data names it.")
+    return environ[name]
+
+
+class Live:
+    """The configuration of a running process: a changed file is taken, a bad one is not."""
+
+    def __init__(self, path: Path, *, monotonic: Callable[[], float]) -> None:
+        """The configuration at this path. BadConfig when it cannot be used to begin with."""
+        self._path = path
+        self._monotonic = monotonic
+        self._looked = monotonic()
+        self._seen = self._stamp()
+        self.current = _read(path)
+        self.refused: str | None = None
+        """What is wrong with the file that is there now; None: it is the one in use."""
+
+    def look(self) -> bool:
+        """Whether another configuration is in use than before; looked for once a second at most."""
+        if self._monotonic() < self._looked + LOOK_SECONDS:
+            return False
+        self._looked = self._monotonic()
+        stamp = self._stamp()
+        return stamp != self._seen and self.reload(stamp)
+
+    def reload(self, stamp: Any = None) -> bool:
+        """The file is read now; whether it is in use. A bad one is logged, and the one before stays."""
+        self._seen = stamp or self._stamp()
+        try:
+            found = _read(self._path)
+        except BadConfig as error:
+            self.refused = error.sentence
+            log.error("refdata_config_refused", reason=error.sentence)
+            return False
+        self.refused = None
+        changed = found.refdata != self.current.refdata
+        self.current = found
+        log.info("refdata_config_taken", dictionaries=len(found.dictionaries), changed=changed)
+        return True
+
+    def _stamp(self) -> Any:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _read(path: Path) -> Config:
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadConfig(f"The configuration {path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise BadConfig(f"The configuration {path} is not in UTF-8.") from None

@@ -1,0 +1,111 @@
+"""`python -m workers.refdata ROLE`: the processes of the reference data that run on, one role each."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+
+from app.adapters import logs, topics
+from app.adapters.settings import ENVIRON, Settings
+from app.refdata import services
+from app.refdata.adapter import Adapting
+from app.refdata.announce import Announcer
+from app.refdata.apply import Applier
+from app.refdata.consume import Consuming
+from app.refdata.relay import Relaying
+from app.refdata.services import Services
+
+log = logs.get(__name__)
+
+Look = Callable[[], object]
+
+
+class Process:
+    """One process: what it works with, and when it is to stop or to read its configuration anew."""
+
+    def __init__(self, of: Services, running: ExitStack) -> None:
+        self.of = of
+        self.running = running
+        self.stopped = threading.Event()
+        self._asked_to_reload = False
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, lambda *_: self.stopped.set())
+        signal.signal(signal.SIGHUP, self._reload)
+
+    def _reload(self, *_: object) -> None:
+        self._asked_to_reload = True
+
+    def look(self) -> None:
+        """The configuration is as its file says, if that can be used."""
+        if self._asked_to_reload:
+            self._asked_to_reload = False
+            self.of.live.reload()
+        self.of.live.look()
+
+    def consumer(self, topic: str, group: str) -> topics.Consumer:
+        """A member of the group, which leaves it when the process ends."""
+        found = self.of.topics.consumer(topic, group=group)
+        self.running.callback(found.close)
+        return found
+
+
+def apply(process: Process) -> None:
+    """Commands have their effect."""
+    of, kafka = process.of, process.of.config.refdata.kafka
+    of.ensure_topics()
+    consumer = process.consumer(kafka.commands_topic, kafka.group)
+    applier = Applier(lambda: of.config, of.databases)
+    Consuming(consumer, of.publisher, applier, lambda: of.config, of.clock).run(process.stopped, process.look)
+
+
+def relay(process: Process) -> None:
+    """What was committed is announced."""
+    announcer = Announcer(process.of.config.refdata.redis, ENVIRON)
+    process.running.callback(announcer.close)
+    Relaying(process.of, announcer, process.of.publisher).run(process.stopped, process.look)
+
+
+def adapt(process: Process) -> None:
+    """Outside topics become commands, each in a thread of its own."""
+    of, kafka = process.of, process.of.config.refdata.kafka
+    threads = []
+    for source in kafka.sources:
+        consumer = process.consumer(source.topic, kafka.adapter_group)
+        work = partial(Adapting(of, source, consumer, of.publisher).run, process.stopped, lambda: None)
+        threads.append(threading.Thread(target=work, name=source.topic))
+    for thread in threads:
+        thread.start()
+    while not process.stopped.wait(1.0):
+        process.look()
+    for thread in threads:
+        thread.join()
+
+
+ROLES: dict[str, Callable[[Process], None]] = {"apply": apply, "relay": relay, "kafka-adapter": adapt}
+
+
+def main(argv: Sequence[str]) -> int:
+    """The process of this role has run until it was asked to stop."""
+    if len(argv) != 1 or argv[0] not in ROLES:
+        print(f"Name one role: {', '.join(ROLES)}.", file=sys.stderr)
+        return 2
+    role = argv[0]
+    logs.configure(f"refdata-{role}")
+    settings = Settings.from_env(needs=())
+    if not settings.refdata_config:
+        log.info("refdata_not_configured", role=role)
+        signal.sigwait({signal.SIGTERM, signal.SIGINT})
+        return 0
+    with ExitStack() as running:
+        of = services.connect(settings, name=f"headworks refdata {role}")
+        running.callback(of.close)
+        ROLES[role](Process(of, running))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
