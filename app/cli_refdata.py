@@ -6,20 +6,22 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from app.adapters import topics
 from app.adapters.settings import ENVIRON, Settings
 from app.kernel import errors
-from app.refdata import config, services, store
+from app.refdata import commands, config, services, store
 from app.refdata.services import Services
 
 Configure = Callable[[argparse.Namespace], Settings]
 
 
-def add_commands(commands: Any, configure: Configure) -> list[argparse.ArgumentParser]:
+def add_commands(parsers: Any, configure: Configure) -> list[argparse.ArgumentParser]:
     """The parser knows these commands; returns those that need to find an instance."""
-    refdata = commands.add_parser("refdata", help="reference data: dictionaries and their changes")
+    refdata = parsers.add_parser("refdata", help="reference data: dictionaries and their changes")
     of_refdata = refdata.add_subparsers(required=True, metavar="COMMAND")
     made: list[argparse.ArgumentParser] = []
 
@@ -77,7 +79,7 @@ def _dead_letters(options: argparse.Namespace, of: Services) -> int:
                 headers = {name: value.decode("utf-8", "replace") for name, value in message.headers.items()}
                 print(json.dumps({"key": message.key, **headers, "bytes": len(message.value)}))
                 if options.replay:
-                    of.publisher.publish(kafka.commands_topic, key=message.key, value=message.value)
+                    _send_again(of, message)
             left -= len(messages)
             if options.replay:
                 consumer.commit(messages)
@@ -86,6 +88,16 @@ def _dead_letters(options: argparse.Namespace, of: Services) -> int:
     finally:
         consumer.close()
     return 0
+
+
+def _send_again(of: Services, message: topics.Message) -> None:
+    """The message is in the topic of commands once more, as if it had never been refused."""
+    with suppress(commands.Malformed):  # what is no command was not noted either
+        command = commands.decode(message.value, now=of.clock.now(), most_bytes=commands.WIRE_BYTES)
+        for db in of.databases.values():
+            store.forget_refusal(db, command)
+    topic = of.config.refdata.kafka.commands_topic
+    of.publisher.publish(topic, key=message.key, value=message.value)
 
 
 def _new_epoch(options: argparse.Namespace, of: Services) -> int:

@@ -12,6 +12,7 @@ MACHINE = Machine(
     edges=(
         Edge("PENDING", "COMMITTED", "apply", "the command had its effect, or a whole snapshot with it"),
         Edge("PENDING", "FAILED", "apply", "the command is refused, or its snapshot was never whole"),
+        Edge("FAILED", "PENDING", "a person", "the dead letter is sent again", manual=True),
     ),
 )
 

@@ -126,6 +126,14 @@ def fail_request(conn: Connection, ended: Ended) -> None:
     )  # fmt: skip
 
 
+def forget_refusal(db: Database, command: Command) -> None:
+    """The refusal of this command is forgotten: it may have its effect when it comes again."""
+    with db.statement() as conn:
+        _sql.forget_refusal(
+            conn, tenant_id=command.tenant_id, event_id=command.event_id, digest=command.digest
+        )
+
+
 def _keys(command: Command) -> str | None:
     keys = list(dict.fromkeys(item.key for item in command.items))
     return json.dumps(keys) if command.chunk is None and len(keys) <= MOST_KEYS else None

@@ -96,6 +96,16 @@ WITH failed AS (
 )
 SELECT count(pg_notify('refdata_ended', tenant_id || ' ' || event_id)) FROM failed WHERE awaited;
 
+-- name: forget_refusal!
+-- The refusal of this very command is forgotten: it may come once more, and its request waits again.
+WITH forgotten AS (
+    DELETE FROM refdata.processed_event
+    WHERE tenant_id = :tenant_id AND event_id = :event_id AND digest = :digest AND error_code IS NOT NULL
+)
+UPDATE refdata.update_request
+SET status = 'PENDING', error_code = NULL, error_message = NULL, updated_at = clock_timestamp()
+WHERE tenant_id = :tenant_id AND event_id = :event_id AND digest = :digest AND status = 'FAILED';
+
 -- name: note_chunk!
 -- This chunk is here, and its request waits for the others.
 INSERT INTO refdata.processed_event (tenant_id, event_id, source, dict_code, digest, snapshot_id)

@@ -1,0 +1,86 @@
+"""What an operator asks of the reference data at the command line."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from app import cli
+from app.refdata import store
+from tests.integration.refdata.chain import consuming
+from tests.integration.refdata.platform import TENANT, Platform, command
+
+
+@pytest.fixture
+def operator(platform: Platform, servers: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whose environment names the platform."""
+    for name, value in platform.environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HEADWORKS_REFDATA_CONFIG", str(platform.config))
+    monkeypatch.setenv("HEADWORKS_DATABASE_URL", platform.first)
+    monkeypatch.setenv("HEADWORKS_BROKER_URL", platform.environ["REFDATA_REDIS"])
+    monkeypatch.setenv("HEADWORKS_DATA_DIR", str(tmp_path))
+
+
+def test_a_configuration_is_looked_at_beforehand(
+    platform: Platform, operator: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["refdata", "check", str(platform.config)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "COUNTRY\tenabled\tdeltas and snapshots" in lines
+    assert "LAWS\tenabled\tread-only" in lines
+    assert "OLD\tdisabled\tdeltas and snapshots" in lines
+    platform.config.write_text(platform.config.read_text().replace(":eventEpoch", ":epoch", 1))
+    assert cli.main(["refdata", "check", str(platform.config)]) == 1
+    said = capsys.readouterr().err
+    assert "COUNTRY.upsertSql" in said and "Line " in said and ":epoch" in said
+
+
+def test_dead_letters_are_shown_and_sent_again(
+    platform: Platform, operator: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["refdata", "dead-letters"]) == 0
+    assert capsys.readouterr().out == ""
+    late = command("LATE", {"a": {"n": 1}})
+    of = platform.services
+    of.ensure_topics()
+    of.publisher.publish(of.config.refdata.kafka.commands_topic, key=late.key, value=late.encoded())
+    with ExitStack() as running:
+        loop = consuming(of, running)
+        while loop.work_off(0.5):
+            pass
+        assert cli.main(["refdata", "dead-letters"]) == 0
+        [shown] = map(json.loads, capsys.readouterr().out.splitlines())
+        assert (shown["key"], shown["error-code"]) == (f"{TENANT}:LATE", "UNKNOWN_DICTIONARY")
+        request = store.add_request(
+            of.databases["postgres"], late, content=b"", digest=late.digest, awaited=False, traceparent=None
+        )
+        assert request.added
+        platform.sql("UPDATE refdata.update_request SET status = 'FAILED', error_code = 'UNKNOWN_DICTIONARY'")
+        platform.config.write_text(
+            platform.config.read_text() + "\n    - code: LATE\n      apply:\n        mode: DICTIONARY_ITEM\n"
+        )
+        assert of.live.reload()
+        assert cli.main(["refdata", "dead-letters", "--replay"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 1
+        assert loop.work_off(2.0) == 1
+    assert platform.notes() == {"a": {"n": 1}}
+    found = store.request(of.databases["postgres"], TENANT, late.event_id)
+    assert (found.status, found.committed_version) == ("COMMITTED", 1)
+    assert cli.main(["refdata", "dead-letters"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_new_epoch_is_begun_after_a_restore(
+    platform: Platform, operator: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    platform.apply(command("NOTES", {"a": {}}))
+    assert cli.main(["refdata", "new-epoch"]) == 0
+    epoch = capsys.readouterr().out.strip()
+    platform.apply(command("NOTES", {"b": {}}))
+    first, second = platform.announcements()
+    assert first["epoch"] != second["epoch"] == epoch
+    assert cli.main(["refdata", "new-epoch", "--database", "nowhere"]) == 1
