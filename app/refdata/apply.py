@@ -93,10 +93,14 @@ class Applier:
         if len(ones) > 1:
             try:
                 return self._in_one(ones, self._apply_deltas)
-            except (errors.HeadworksError, psycopg2.Error) as error:
-                if isinstance(error, errors.ConnectionLost | errors.DiskFull):
-                    raise
-                log.info("refdata_batch_split", commands=len(ones), code=getattr(error, "code", "sql"))
+            except (errors.ConnectionLost, errors.DiskFull):
+                raise
+            except Exception as error:  # whatever it is: it is one command's, and the others go on
+                log.info(
+                    "refdata_batch_split",
+                    commands=len(ones),
+                    code=getattr(error, "code", type(error).__name__),
+                )
         return [
             self._by_itself(one, lambda conn, versions, mine: self._apply_deltas(conn, versions, [mine])[0])
             for one in ones
@@ -194,6 +198,9 @@ class Applier:
             return self.refuse(one, "ITEM_REFUSED", error.diag.message_primary or "")
         except psycopg2.Error as error:
             return self.refuse(one, "TEMPLATE_FAILED", f"{error.pgcode}: {error.diag.message_primary}")
+        except Exception:  # a mistake of ours must not stop a partition for good
+            log.exception("refdata_command_broke", eventId=str(one.command.event_id))
+            return self.refuse(one, "INTERNAL_ERROR")
 
     def refuse(self, one: Ended, code: str, sentence: str = "") -> Ended:
         """The command is refused for good, and its request says so; one that had its end before keeps it."""

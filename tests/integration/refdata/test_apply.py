@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from app.refdata import store
+from app.refdata.commands import Command
+from app.refdata.provider import PostgresSqlProvider
 from tests.integration.refdata.platform import TENANT, Platform, chunk, command
 
 A, B, C = ({"name": name} for name in ("Austria", "Belgium", "Chile"))
@@ -147,6 +149,24 @@ def test_sql_that_does_not_run_fails_its_command_and_says_so(platform: Platform)
     assert platform.services.live.reload()
     [found] = platform.apply(command("COUNTRY", {"AT": A}))
     assert (found.error_code, "no_such_table" in str(found.sentence)) == ("TEMPLATE_FAILED", True)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_mistake_of_ours_refuses_its_command_and_no_other(
+    alone: bool, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = PostgresSqlProvider.apply_delta
+
+    def apply_delta(self: PostgresSqlProvider, conn: Any, one: Command, version: int) -> None:
+        if one.items[0].key == "broken":
+            raise KeyError("broken")
+        real(self, conn, one, version)
+
+    monkeypatch.setattr(PostgresSqlProvider, "apply_delta", apply_delta)
+    ones = [command("COUNTRY", {"broken": A}), *([] if alone else [command("COUNTRY", {"BE": B})])]
+    found = platform.statuses(*ones)
+    assert found == [("FAILED", None, "INTERNAL_ERROR"), *([] if alone else [("COMMITTED", 1, None)])]
+    assert platform.countries() == ({} if alone else {"BE": "Belgium"})
 
 
 # -- snapshots
