@@ -15,6 +15,7 @@ from app.adapters.settings import ENVIRON, Settings
 from app.kernel import errors
 from app.refdata import commands, config, services, store
 from app.refdata.services import Services
+from app.refdata.yaml_lines import BadConfig
 
 Configure = Callable[[argparse.Namespace], Settings]
 
@@ -56,11 +57,11 @@ def _check(options: argparse.Namespace) -> int:
     try:
         found = config.parse(options.file.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
-        raise config.BadConfig(f"{options.file} is not in UTF-8.") from None
+        raise BadConfig(f"{options.file} is not in UTF-8.") from None
     for name, database in found.databases.items():
         try:
             database.url(ENVIRON)
-        except config.BadConfig as error:
+        except BadConfig as error:
             print(f"{name}: {error.sentence}", file=sys.stderr)
     for one in found.dictionaries.values():
         can = {"deltas": one.takes_deltas, "snapshots": one.takes_snapshots}
@@ -102,6 +103,6 @@ def _send_again(of: Services, message: topics.Message) -> None:
 
 def _new_epoch(options: argparse.Namespace, of: Services) -> int:
     if options.database not in of.databases:
-        raise config.BadConfig(f"The configuration has no database {options.database}.")
+        raise BadConfig(f"The configuration has no database {options.database}.")
     print(store.renew_epoch(of.databases[options.database]))
     return 0

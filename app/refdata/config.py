@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import pydantic
 import pydantic.alias_generators
-import yaml
 from pydantic import ConfigDict, Field, model_validator
 
-from app.adapters import logs
 from app.adapters.settings import ENVIRON
-from app.kernel import errors
 from app.refdata import templates
 from app.refdata.templates import Template, TemplateRefused, compile_template
 from app.refdata.tenant_rules import Rules, RulesRefused
-
-log = logs.get(__name__)
+from app.refdata.yaml_lines import BadConfig, Lines, Path, dotted, line_of, lines_before
+from app.refdata.yaml_lines import read as read_yaml
 
 MOST_BYTES = 1 << 20
 KEYS_FROM_ENV = {"jwksFile": "HEADWORKS_REFDATA_JWKS_FILE", "jwksUrl": "HEADWORKS_REFDATA_JWKS_URL"}
-LOOK_SECONDS = 1.0
-
-
-class BadConfig(errors.Fatal):
-    """The configuration of the reference data cannot be used."""
-
-    code = "invalid_configuration"
 
 
 class _Part(pydantic.BaseModel):
@@ -260,21 +249,23 @@ def parse(text: str, environ: Mapping[str, str] = ENVIRON) -> Config:
     """The configuration in this YAML. BadConfig says what is wrong, and in which line."""
     if len(text) > MOST_BYTES:
         raise BadConfig("The configuration has more than 1 MiB.")
-    found, lines = _yaml(text)
+    found, lines = read_yaml(text)
     try:
         refdata = _Whole.model_validate(_frozen(found)).refdata
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         path = tuple(part for part in first["loc"] if not str(part).startswith(("function-", "tuple[")))
-        raise BadConfig(f"Line {_line(lines, path)}, {_dotted(path)}: {first['msg']}.") from None
+        raise BadConfig(f"Line {line_of(lines, path)}, {dotted(path)}: {first['msg']}.") from None
     dictionaries: dict[str, Dictionary] = {}
     for index, one in enumerate(refdata.dictionaries):
         place = ("refdata", "dictionaries", index)
         if one.code in dictionaries:
-            raise BadConfig(f"Line {_line(lines, (*place, 'code'))}: there are two dictionaries {one.code}.")
+            raise BadConfig(
+                f"Line {line_of(lines, (*place, 'code'))}: there are two dictionaries {one.code}."
+            )
         if one.database not in ("postgres", *refdata.databases):
             raise BadConfig(
-                f"Line {_line(lines, (*place, 'database'))}: no database is called {one.database}."
+                f"Line {line_of(lines, (*place, 'database'))}: no database is called {one.database}."
             )
         dictionaries[one.code] = _dictionary(one, lines, place)
     return Config(refdata, dictionaries, _rules(refdata.security.tenant, environ, lines))
@@ -291,7 +282,7 @@ class _Whole(_Part):
     refdata: Refdata
 
 
-def _rules(written: dict[str, Any], environ: Mapping[str, str], lines: _Lines) -> Rules | None:
+def _rules(written: dict[str, Any], environ: Mapping[str, str], lines: Lines) -> Rules | None:
     """The rules as they are written; where the keys are may be left to the environment."""
     if not written:
         return None
@@ -301,18 +292,18 @@ def _rules(written: dict[str, Any], environ: Mapping[str, str], lines: _Lines) -
     try:
         return Rules.of(written)
     except RulesRefused as error:
-        line = _line(lines, ("refdata", "security", "tenant"))
+        line = line_of(lines, ("refdata", "security", "tenant"))
         raise BadConfig(f"Line {line}, refdata.{error.sentence}") from None
 
 
-def _dictionary(one: DictionaryConfig, lines: _Lines, place: _Path) -> Dictionary:
+def _dictionary(one: DictionaryConfig, lines: Lines, place: Path) -> Dictionary:
     def sql(text: str | None, allowed: frozenset[str], *path: str, reads: bool = False) -> Template | None:
         if text is None:
             return None
         try:
             return compile_template(text, allowed, reads=reads)
         except TemplateRefused as error:
-            line = _line(lines, (*place, *path)) + _lines_before(lines, (*place, *path)) + error.line - 1
+            line = line_of(lines, (*place, *path)) + lines_before(lines, (*place, *path)) + error.line - 1
             raise BadConfig(f"Line {line}, {one.code}.{path[-1]}: {error.sentence}") from None
 
     apply = one.apply or Apply()
@@ -332,111 +323,8 @@ def _dictionary(one: DictionaryConfig, lines: _Lines, place: _Path) -> Dictionar
     )
 
 
-# -- YAML, with the line of each value
-
-_Path = tuple[str | int, ...]
-_Lines = dict[_Path, yaml.Node]
-
-
-def _yaml(text: str) -> tuple[Any, _Lines]:
-    """What the YAML says, and the node of every value. BadConfig for a key that stands there twice."""
-    lines: _Lines = {}
-    try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-            raise BadConfig("The configuration has an alias (*name): write the value out.")
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        if root is not None:
-            _note(root, (), lines)
-        return yaml.safe_load(text), lines
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        where = getattr(error, "problem_mark", None)
-        raise BadConfig(f"Line {where.line + 1 if where else 1}: it is no YAML.") from None
-
-
-def _note(node: yaml.Node, path: _Path, lines: _Lines) -> None:
-    lines[path] = node
-    if isinstance(node, yaml.SequenceNode):
-        for index, one in enumerate(node.value):
-            _note(one, (*path, index), lines)
-    elif isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            name = str(key.value)
-            if (*path, name) in lines:
-                raise BadConfig(f"Line {key.start_mark.line + 1}: {name} stands there twice.")
-            _note(value, (*path, name), lines)
-
-
-def _line(lines: _Lines, path: _Path) -> int:
-    """The line of the value, or of the nearest one around it that there is."""
-    while path and path not in lines:
-        path = path[:-1]
-    return int(lines[path].start_mark.line) + 1 if path in lines else 1
-
-
-def _lines_before(lines: _Lines, path: _Path) -> int:
-    """The text of a block begins in the line behind its sign."""
-    return 1 if getattr(lines.get(path), "style", None) in ("|", ">") else 0
-
-
-def _dotted(path: _Path) -> str:
-    return ".".join(map(str, path)) or "the whole"
-
-
 def of_environ(environ: Mapping[str, str], name: str) -> str:
     """The variable's value. BadConfig where it is not set."""
     if not environ.get(name):
         raise BadConfig(f"{name} is not set, and the configuration of the reference data names it.")
     return environ[name]
-
-
-class Live:
-    """The configuration of a running process: a changed file is taken, a bad one is not."""
-
-    def __init__(self, path: Path, *, monotonic: Callable[[], float]) -> None:
-        """The configuration at this path. BadConfig when it cannot be used to begin with."""
-        self._path = path
-        self._monotonic = monotonic
-        self._looked = monotonic()
-        self._seen = self._stamp()
-        self.current = _read(path)
-        self.refused: str | None = None
-        """What is wrong with the file that is there now; None: it is the one in use."""
-
-    def look(self) -> bool:
-        """Whether another configuration is in use than before; looked for once a second at most."""
-        if self._monotonic() < self._looked + LOOK_SECONDS:
-            return False
-        self._looked = self._monotonic()
-        stamp = self._stamp()
-        return stamp != self._seen and self.reload(stamp)
-
-    def reload(self, stamp: Any = None) -> bool:
-        """The file is read now; whether it is in use. A bad one is logged, and the one before stays."""
-        self._seen = stamp or self._stamp()
-        try:
-            found = _read(self._path)
-        except BadConfig as error:
-            self.refused = error.sentence
-            log.error("refdata_config_refused", reason=error.sentence)
-            return False
-        self.refused = None
-        changed = found.refdata != self.current.refdata
-        self.current = found
-        log.info("refdata_config_taken", dictionaries=len(found.dictionaries), changed=changed)
-        return True
-
-    def _stamp(self) -> Any:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _read(path: Path) -> Config:
-    try:
-        return parse(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadConfig(f"The configuration {path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise BadConfig(f"The configuration {path} is not in UTF-8.") from None

@@ -14,9 +14,11 @@ from app.kernel.clock import Clock, SystemClock
 from app.refdata import config as configuration
 from app.refdata import store
 from app.refdata.commands import WIRE_BYTES
-from app.refdata.config import Config, Dictionary, Live
+from app.refdata.config import Config, Dictionary
+from app.refdata.live import Live
 from app.refdata.tenants import Rules, Tenants
 from app.refdata.waiting import Waiting
+from app.refdata.yaml_lines import BadConfig
 
 
 class Databases(Mapping[str, Database]):
@@ -142,7 +144,7 @@ def connect(
     """The parts as HEADWORKS_REFDATA_CONFIG has them. BadConfig when it cannot be used."""
     clock = SystemClock()
     if not settings.refdata_config:
-        raise configuration.BadConfig("HEADWORKS_REFDATA_CONFIG is not set: it names the configuration.")
+        raise BadConfig("HEADWORKS_REFDATA_CONFIG is not set: it names the configuration.")
     live = Live(Path(settings.refdata_config), monotonic=clock.monotonic)
     kafka = live.current.refdata.kafka
     place = topics.Topics(options=kafka.all_options(environ), lease_seconds=kafka.lease_seconds)

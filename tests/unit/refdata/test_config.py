@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 from app.refdata import config
-from app.refdata.config import BadConfig, Live, parse
+from app.refdata.config import parse
+from app.refdata.live import Live
 from app.refdata.tenants import Source
+from app.refdata.yaml_lines import BadConfig
 
 FIRST = Path(config.__file__).with_name("first.yaml")
 SEED = """\
