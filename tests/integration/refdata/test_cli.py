@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import structlog
 
 from app import cli
 from app.refdata import store
@@ -15,14 +17,16 @@ from tests.integration.refdata.platform import TENANT, Platform, command
 
 
 @pytest.fixture
-def operator(platform: Platform, servers: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whose environment names the platform."""
+def operator(platform: Platform, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Whose environment names the platform; a command logs warnings alone, and other tests everything."""
     for name, value in platform.environ.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HEADWORKS_REFDATA_CONFIG", str(platform.config))
     monkeypatch.setenv("HEADWORKS_DATABASE_URL", platform.first)
     monkeypatch.setenv("HEADWORKS_BROKER_URL", platform.environ["REFDATA_REDIS"])
     monkeypatch.setenv("HEADWORKS_DATA_DIR", str(tmp_path))
+    yield
+    structlog.reset_defaults()
 
 
 def test_a_configuration_is_looked_at_beforehand(
@@ -78,6 +82,7 @@ def test_a_new_epoch_is_begun_after_a_restore(
     platform: Platform, operator: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     platform.apply(command("NOTES", {"a": {}}))
+    capsys.readouterr()  # what was logged meanwhile
     assert cli.main(["refdata", "new-epoch"]) == 0
     epoch = capsys.readouterr().out.strip()
     platform.apply(command("NOTES", {"b": {}}))
