@@ -1,6 +1,6 @@
 """Suppliers' lists from inbox to published state, beside their bare readers in the same run.
 
-    ./scripts/benchmark suppliers [--rows-percent 100] [--rounds 3]
+    ./scripts/bench suppliers [--rows-percent 100] [--rounds 3]
 
 For each format the bare reader reads every cell of the list, and a run publishes it; in turns, so that
 both meet the same machine. Printed are the medians as a table for docs/performance.md.

@@ -1,6 +1,6 @@
 """Commands of reference data applied, beside the same rows by bare SQL; and how soon a writer hears of it.
 
-    ./scripts/benchmark refdata [--rounds 5] [--items 1000000]
+    ./scripts/bench refdata [--rounds 5] [--items 1000000]
 
 Deltas are read from a topic of one partition and applied; the limit is one INSERT … ON CONFLICT of as many
 rows, many at a time, without versions, requests and announcements. The broker of the Kafka protocol is the
@@ -29,7 +29,7 @@ import flask.testing
 import psycopg2
 import psycopg2.extras
 
-from app.access import problems
+from app.access import problems, statuses
 from app.adapters import embedded, logs
 from app.adapters.settings import Settings
 from app.kernel import errors
@@ -88,10 +88,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--items", type=int, default=1_000_000, help="of the snapshot")
+    parser.add_argument("--only", choices=("deltas", "snapshots", "waiting"))
     options = parser.parse_args()
-    logs.configure("benchmark", level="ERROR")
+    logs.configure("benchmark")  # a line for each command, as in a process of the fleet
     print(f"{platform.machine()}, Python {platform.python_version()}, {options.rounds} rounds, medians\n")
     with (
+        Path(os.devnull).open("w") as nowhere,
+        contextlib.redirect_stderr(nowhere),
         tempfile.TemporaryDirectory() as room,
         embedded.Postgres(Path(room) / "postgres") as postgres,
         embedded.Valkey(Path(room) / "valkey") as valkey,
@@ -102,9 +105,12 @@ def main() -> None:
             "BENCH_KAFKA": kafka.bootstrap,
         }  # fmt: skip
         run(postgres.dsn, TABLES)
-        deltas(Path(room), environ, options.rounds)
-        snapshots(Path(room), environ, options.items)
-        waiting(Path(room), environ)
+        if options.only in (None, "deltas"):
+            deltas(Path(room), environ, options.rounds)
+        if options.only in (None, "snapshots"):
+            snapshots(Path(room), environ, options.items)
+        if options.only in (None, "waiting"):
+            waiting(Path(room), environ)
 
 
 def run(dsn: str, statement: str) -> None:
@@ -286,7 +292,7 @@ def application(of: Services) -> flask.Flask:
     app.register_blueprint(views.blueprint)
     app.register_error_handler(
         errors.HeadworksError,
-        lambda error: problems.answer(problems.status_of(error), error.code, error.sentence),
+        lambda error: problems.answer(statuses.status_of(error), error.code, error.sentence),
     )
     app.test_client_class = _Client
     return app

@@ -1,6 +1,6 @@
 """The catalog's items from the API to its tables without the API's pace, beside the parts that bound it.
 
-    ./scripts/benchmark catalog [--items 2000] [--rounds 5]
+    ./scripts/bench catalog [--items 2000] [--rounds 5]
 
 The replayed API, an emulated S3 and PostgreSQL are processes of their own on the same cores. Each round
 changes every item, runs the items' job, and runs it again; in the same round the API is asked for as many

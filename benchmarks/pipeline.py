@@ -1,6 +1,6 @@
 """Claim and done over HTTP beside the same by bare SQL, and what a claim costs as the table grows.
 
-    ./scripts/benchmark pipeline [--seconds 5] [--rounds 5] [--clients 8]
+    ./scripts/bench pipeline [--seconds 5] [--rounds 5] [--clients 8]
 
 The server is `headworks pipeline serve` with two processes, PostgreSQL is at work on the same cores, and the
 clients are threads of two processes: each claims one task and says that it is done, again and again.

@@ -1,0 +1,1 @@
+"""Uploads from POST to completed, beside what PostgreSQL alone needs for the same rows."""
