@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from app.adapters import topics
+from app.adapters.database import Database
 from app.adapters.settings import ENVIRON, Settings
 from app.kernel import errors
-from app.refdata import commands, config, services, store
+from app.refdata import commands, config, rollback, services, store
 from app.refdata.services import Services
 from app.refdata.yaml_lines import BadConfig
 
@@ -40,6 +41,20 @@ def add_commands(parsers: Any, configure: Configure) -> list[argparse.ArgumentPa
     letters.add_argument("--limit", type=int, default=20)
     epoch = add("new-epoch", _new_epoch, "after a restore of a database: everybody loads everything anew")
     epoch.add_argument("--database", default="postgres", help="its name in the configuration")
+    for name, work, help in (
+        ("versions", _versions, "where a dictionary stands, and which earlier versions are kept"),
+        ("rollback", _rollback, "an earlier version's entries become a new version"),
+        ("pin", _pin, "the dictionary takes no changes; they become dead letters"),
+        ("unpin", _unpin, "the dictionary takes changes again"),
+    ):
+        parser = add(name, work, help)
+        parser.add_argument("tenant")
+        parser.add_argument("dictionary")
+        if name == "rollback":
+            parser.add_argument("--to", type=int, required=True, metavar="VERSION")
+            parser.add_argument("--pin", action="store_true", help="and it takes no changes then")
+        if name in ("rollback", "pin"):
+            parser.add_argument("--reason", default="", help="for whoever finds it pinned")
     return made
 
 
@@ -105,4 +120,46 @@ def _new_epoch(options: argparse.Namespace, of: Services) -> int:
     if options.database not in of.databases:
         raise BadConfig(f"The configuration has no database {options.database}.")
     print(store.renew_epoch(of.databases[options.database]))
+    return 0
+
+
+def _place(options: argparse.Namespace, of: Services) -> tuple[Database, tuple[str, str]]:
+    dictionary = of.dictionary(options.dictionary)
+    if dictionary is None:
+        raise errors.NotFound(f"No dictionary is called {options.dictionary}.")
+    return of.databases[dictionary.database], (options.tenant, options.dictionary)
+
+
+def _versions(options: argparse.Namespace, of: Services) -> int:
+    db, place = _place(options, of)
+    stands = store.pinned(db, place)
+    if stands is None:
+        raise errors.NotFound("The tenant never wrote this dictionary.")
+    pinned = (
+        f"pinned since {stands.pinned_at:%Y-%m-%d %H:%M}: {stands.pin_reason}" if stands.pinned_at else ""
+    )
+    print(f"{stands.version}\tnow\t{pinned}".rstrip())
+    for row in reversed(store.archived(db, place)):
+        print(f"{row.version}\tuntil {row.archived_at:%Y-%m-%d %H:%M}\t{row.entries} entries")
+    return 0
+
+
+def _rollback(options: argparse.Namespace, of: Services) -> int:
+    _, place = _place(options, of)
+    version = rollback.roll_back(of, place, options.to, reason=options.reason, pin=options.pin)
+    print(f"Version {version} has the entries of version {options.to}.")
+    return 0
+
+
+def _pin(options: argparse.Namespace, of: Services) -> int:
+    db, place = _place(options, of)
+    if not store.pin(db, place, options.reason):
+        raise errors.NotFound("The tenant never wrote this dictionary.")
+    return 0
+
+
+def _unpin(options: argparse.Namespace, of: Services) -> int:
+    db, place = _place(options, of)
+    if not store.unpin(db, place):
+        print("It was not pinned.", file=sys.stderr)
     return 0

@@ -24,6 +24,24 @@ CREATE TABLE IF NOT EXISTS refdata.dictionary_meta (
     PRIMARY KEY (tenant_id, dict_code)
 );
 
+-- A dictionary that somebody has pinned takes no changes, but for the snapshot that it waits for.
+ALTER TABLE refdata.dictionary_meta
+    ADD COLUMN IF NOT EXISTS pinned_at  timestamptz,
+    ADD COLUMN IF NOT EXISTS pin_reason text,
+    ADD COLUMN IF NOT EXISTS pin_allows uuid;  -- a snapshot_id
+
+-- What a dictionary was before a snapshot replaced it: a person can go back to it.
+CREATE TABLE IF NOT EXISTS refdata.archived_chunk (
+    tenant_id   text COLLATE "C" NOT NULL,
+    dict_code   text COLLATE "C" NOT NULL,
+    version     bigint NOT NULL,
+    chunk_index integer NOT NULL,
+    entries     integer NOT NULL,
+    items       jsonb NOT NULL,  -- as in snapshot_chunk
+    archived_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, dict_code, version, chunk_index)
+);
+
 -- Dictionaries that have no tables of their own.
 CREATE TABLE IF NOT EXISTS refdata.dictionary_item (
     tenant_id  text COLLATE "C" NOT NULL,
@@ -113,5 +131,6 @@ CREATE TABLE IF NOT EXISTS refdata.outbox_event (
 );
 CREATE INDEX IF NOT EXISTS outbox_event_unpublished ON refdata.outbox_event (id) WHERE NOT published;
 CREATE INDEX IF NOT EXISTS outbox_event_old ON refdata.outbox_event (created_at) WHERE published;
+CREATE INDEX IF NOT EXISTS outbox_event_version ON refdata.outbox_event (tenant_id, dict_code, version);
 
-INSERT INTO refdata.installation (tables) VALUES (1) ON CONFLICT (only_row) DO UPDATE SET tables = excluded.tables;
+INSERT INTO refdata.installation (tables) VALUES (2) ON CONFLICT (only_row) DO UPDATE SET tables = excluded.tables;

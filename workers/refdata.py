@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
+from app.access import exposure
 from app.adapters import logs, topics
 from app.adapters.settings import ENVIRON, Settings
+from app.kernel.clock import SystemClock
 from app.refdata import services
 from app.refdata.adapter import Adapting
 from app.refdata.announce import Announcer
 from app.refdata.apply import Applier
 from app.refdata.consume import Consuming
+from app.refdata.query import pod, reader
+from app.refdata.query.loader import Loader
 from app.refdata.relay import Relaying
 from app.refdata.services import Services
 
@@ -86,24 +93,77 @@ def adapt(process: Process) -> None:
 
 
 ROLES: dict[str, Callable[[Process], None]] = {"apply": apply, "relay": relay, "kafka-adapter": adapt}
+"""Roles of one process each; `query` has several."""
+
+
+def query(settings: Settings) -> None:
+    """A pod answers reads: this process looks after its loader and its readers."""
+    of = pod.Pod(settings, SystemClock())
+    stopped = threading.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: stopped.set())
+    signal.signal(signal.SIGHUP, lambda *_: of.reload())
+    of.run(stopped)
+
+
+def query_loader(settings: Settings) -> None:
+    """The loader of a pod, for as long as the pod lives."""
+    with ExitStack() as running:
+        of = services.connect(settings, name="headworks refdata loader")
+        running.callback(of.close)
+        process = Process(of, running)
+        threading.Thread(target=_outlived, args=(process.stopped,), daemon=True).start()
+        Loader(of, pod.folder_of(settings), pod.name_of(settings), process.look).run(process.stopped)
+
+
+def _outlived(stopped: threading.Event) -> None:
+    """Stopped when the pod is gone, and with it the other end of the standard input."""
+    os.read(sys.stdin.fileno(), 1)
+    stopped.set()
+
+
+def query_reader(settings: Settings, listening: int) -> None:
+    """One reader of a pod, on the socket that it inherited."""
+    exposure.check_own_key(settings.api_key)
+    of = services.connect(
+        settings, name="headworks refdata reader", patience_seconds=0.0,
+        open_here=exposure.is_alone(replace(settings, bind=settings.refdata_bind)),
+    )  # fmt: skip
+    try:
+        reader.run(of, pod.folder_of(settings), socket.socket(fileno=listening), settings.refdata_server)
+    finally:
+        of.close()
 
 
 def main(argv: Sequence[str]) -> int:
     """The process of this role has run until it was asked to stop."""
-    if len(argv) != 1 or argv[0] not in ROLES:
-        print(f"Name one role: {', '.join(ROLES)}.", file=sys.stderr)
-        return 2
-    role = argv[0]
+    match argv:
+        case ["query" | "query-loader" as role]:
+            pass
+        case ["query-reader" as role, number] if number.isdigit():
+            pass
+        case [role] if role in ROLES:
+            pass
+        case _:
+            print(f"Name one role: {', '.join((*ROLES, 'query'))}.", file=sys.stderr)
+            return 2
     logs.configure(f"refdata-{role}")
     settings = Settings.from_env(needs=())
     if not settings.refdata_config:
         log.info("refdata_not_configured", role=role)
         signal.sigwait({signal.SIGTERM, signal.SIGINT})
         return 0
-    with ExitStack() as running:
-        of = services.connect(settings, name=f"headworks refdata {role}")
-        running.callback(of.close)
-        ROLES[role](Process(of, running))
+    if role == "query":
+        query(settings)
+    elif role == "query-loader":
+        query_loader(settings)
+    elif role == "query-reader":
+        query_reader(settings, int(argv[1]))
+    else:
+        with ExitStack() as running:
+            of = services.connect(settings, name=f"headworks refdata {role}")
+            running.callback(of.close)
+            ROLES[role](Process(of, running))
     return 0
 
 

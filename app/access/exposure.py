@@ -36,6 +36,11 @@ def check(settings: Settings) -> bool:
     return not settings.secret
 
 
+def is_alone(settings: Settings) -> bool:
+    """Whether nobody but the person at this machine can reach the instance."""
+    return not settings.secret and _reachable_by(settings) is None
+
+
 def check_secret(secret: str, *, reason: str | None) -> None:
     """The secret is long enough, or there is no `reason` to need one; else NotSafeToStart."""
     if secret and len(secret) < SECRET_CHARACTERS:

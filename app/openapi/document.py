@@ -15,8 +15,9 @@ INSTANCE = ("house", "instance", "audit", "uploads", "webhooks")
 PIPELINE = ("pipeline",)
 """Besides, where a pipeline is served."""
 
-REFDATA = ("refdata",)
-"""Besides, where reference data is served."""
+REFDATA = ("refdata", "refdata-reads")
+"""Besides, where reference data is served. Its reads are answered by other processes: `servers` of their
+paths say where."""
 
 PIPELINE_ALONE = ("house", "pipeline_alone", *PIPELINE)
 """The parts of a server of the pipeline alone."""

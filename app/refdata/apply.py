@@ -16,7 +16,7 @@ from app.kernel import errors
 from app.refdata import states, store
 from app.refdata.commands import Command
 from app.refdata.config import Config
-from app.refdata.provider import CommandRefused, PostgresSqlProvider
+from app.refdata.provider import CommandRefused, Numbered, PostgresSqlProvider
 from app.refdata.store import Ended, Event, Place, Version
 
 log = logs.get(__name__)
@@ -128,21 +128,18 @@ class Applier:
             event = one.command.event
             known = before.get(event) or ended.get(event)
             if known is None:
-                ended[event] = self._delta(conn, versions, one)
+                ended[event] = _numbered(versions, one)
             found.append(ended[event] if known is None else _repeated(conn, one, known))
+        deltas: dict[Place, list[Numbered]] = {}
+        for one in ended.values():
+            if one.version is not None:
+                deltas.setdefault(_place(one), []).append((one.command, one.version))
+        for (tenant_id, dict_code), of_it in deltas.items():
+            provider = self._provider(dict_code)
+            with provider.validated(conn, tenant_id):
+                provider.apply_deltas(conn, of_it)
         store.end_commands(conn, list(ended.values()))
         return found
-
-    def _delta(self, conn: Connection, versions: dict[Place, Version], one: Ended) -> Ended:
-        stands = versions[_place(one)]
-        try:
-            provider = self._provider(one.command.dict_code)
-            _check_revision(one.command, stands)
-        except CommandRefused as error:
-            return replace(one, error_code=error.code, sentence=error.sentence)
-        provider.apply_delta(conn, one.command, stands.version + 1)
-        versions[_place(one)] = _after(one.command, stands)
-        return replace(one, version=stands.version + 1)
 
     # -- snapshots: a chunk in a transaction, and with the last one the whole
 
@@ -153,6 +150,7 @@ class Applier:
             return _repeated(conn, one, before)
         stands = versions[_place(one)]
         provider = self._provider(command.dict_code)
+        _check_open(command, stands)
         snapshot = store.begin_snapshot(conn, command, chunk)
         if (snapshot.chunks_total, snapshot.source_revision) != (chunk.total, command.source_revision):
             raise CommandRefused("SNAPSHOT_MISMATCH")
@@ -170,7 +168,10 @@ class Applier:
         if twice := store.unpack_snapshot(conn, command, chunk):
             raise CommandRefused("DUPLICATE_KEY", f"Two chunks have the key {twice}.")
         whole = replace(one, version=stands.version + 1)
-        provider.replace(conn, command, stands.version + 1)
+        versions_kept = self._config().refdata.limits.archived_versions
+        provider.archive(conn, command.tenant_id, stands.version, versions=versions_kept)
+        with provider.validated(conn, command.tenant_id):
+            provider.replace(conn, command, stands.version + 1)
         store.end_commands(conn, [whole])
         store.end_snapshot(conn, command, chunk, stands.version + 1)
         return whole
@@ -232,6 +233,12 @@ def _place(one: Ended) -> Place:
     return one.command.tenant_id, one.command.dict_code
 
 
+def _check_open(command: Command, stands: Version) -> None:
+    is_allowed = command.chunk is not None and command.chunk.snapshot_id == stands.pin_allows
+    if stands.is_pinned and not is_allowed:
+        raise CommandRefused("DICTIONARY_PINNED")
+
+
 def _check_revision(command: Command, stands: Version) -> None:
     if command.source_revision is None or stands.revision is None:
         return
@@ -239,9 +246,18 @@ def _check_revision(command: Command, stands: Version) -> None:
         raise CommandRefused("STALE_REVISION")
 
 
-def _after(command: Command, stands: Version) -> Version:
-    newest = [one for one in (stands.revision, command.source_revision) if one is not None]
-    return Version(stands.version + 1, max(newest, default=None))
+def _numbered(versions: dict[Place, Version], one: Ended) -> Ended:
+    """The delta with the version that it makes, which its dictionary has from now on; or refused as stale."""
+    place = _place(one)
+    stands = versions[place]
+    try:
+        _check_open(one.command, stands)
+        _check_revision(one.command, stands)
+    except CommandRefused as error:
+        return replace(one, error_code=error.code, sentence=error.sentence)
+    newest = [revision for revision in (stands.revision, one.command.source_revision) if revision is not None]
+    versions[place] = replace(stands, version=stands.version + 1, revision=max(newest, default=None))
+    return replace(one, version=stands.version + 1)
 
 
 def _repeated(conn: Connection, one: Ended, before: Any) -> Ended:

@@ -261,6 +261,8 @@ def _chunk(wire: _Wire, event_id: UUID) -> Chunk | None:
     }
     total = _whole(wire.chunks_total, "chunksTotal", least=1, most=MOST_CHUNKS) or 1
     index = _whole(wire.chunk_index, "chunkIndex", least=1, most=MOST_CHUNKS) or 1
+    # A snapshot that comes whole needs no name of its own.
+    snapshot_id = event_id if wire.snapshot_id is None else _id(wire.snapshot_id, "snapshotId")
     if wire.event_type == "DELTA":
         return None
     if total > 1 and None in places.values():
@@ -268,8 +270,6 @@ def _chunk(wire: _Wire, event_id: UUID) -> Chunk | None:
         raise Malformed(f"A snapshot of several chunks names each one: {missing} is missing.")
     if index > total:
         raise Malformed("chunkIndex is above chunksTotal.")
-    # A snapshot that comes whole needs no name of its own.
-    snapshot_id = event_id if wire.snapshot_id is None else _id(wire.snapshot_id, "snapshotId")
     return Chunk(snapshot_id, index, total)
 
 

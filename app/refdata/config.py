@@ -132,11 +132,28 @@ class Redis(_Part):
         return ",".join(f"redis://{login}{node}" for node in self.nodes)
 
 
+class Query(_Part):
+    """How the pods that answer reads keep up with what is written."""
+
+    coalesce_ms: Annotated[int, Field(ge=0, le=1000)] = 20  # changes so close together are loaded at once
+    jitter_ms: Annotated[int, Field(ge=0, le=5000)] = 50  # so that pods do not all load at the same moment
+    parallel_reloads: Annotated[int, Field(ge=1, le=32)] = 2
+    check_seconds: Annotated[float, Field(ge=0.5, le=3600)] = 5.0  # between two looks at all versions
+    refresh_seconds: Annotated[float, Field(ge=1, le=86_400)] = (
+        60.0  # between two looks at unannounced changes
+    )
+    primary_reads: Annotated[int, Field(ge=1, le=64)] = 4  # so many at once ask the database itself
+    keep_versions: Annotated[int, Field(ge=1, le=1000)] = 8
+    keep_seconds: Annotated[int, Field(ge=0, le=86_400)] = 60
+    drain_seconds: Annotated[float, Field(ge=0, le=300)] = 1.0  # not ready, before connections are closed
+
+
 class Limits(_Part):
     """How long things are kept."""
 
     snapshot_seconds: Annotated[int, Field(ge=1, le=7 * 86_400)] = 3600  # from a snapshot's last chunk
     dedup_days: Annotated[int, Field(ge=1, le=3650)] = 30
+    archived_versions: Annotated[int, Field(ge=0, le=100)] = 3  # before a snapshot, to go back to
     announced_hours: Annotated[int, Field(ge=1, le=8760)] = 24
 
 
@@ -163,6 +180,14 @@ class Apply(_Part):
         return self
 
 
+class Validation(_Part):
+    """What a dictionary has to be; a command after which it is not has no effect."""
+
+    min_items: Annotated[int, Field(ge=0)] = 0
+    max_drop_percent: Annotated[int, Field(ge=0, le=100)] = 100  # of the entries, by one command
+    required_keys: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(max_length=1000)] = ()
+
+
 class DictionaryConfig(_Part):
     """One dictionary as it is configured."""
 
@@ -173,6 +198,7 @@ class DictionaryConfig(_Part):
     drift_check_sql: Sql | None = None
     apply: Apply | None = None
     reload_on_event: Literal["FULL", "KEYS"] = "FULL"
+    validation: Validation | None = None
 
     @model_validator(mode="after")
     def _can_be_loaded(self) -> DictionaryConfig:
@@ -197,6 +223,7 @@ class Refdata(_Part):
     security: Security = Security()
     kafka: Kafka = Kafka()
     redis: Redis
+    query: Query = Query()
     limits: Limits = Limits()
     dictionaries: Annotated[tuple[DictionaryConfig, ...], Field(max_length=10_000)] = ()
 
@@ -218,11 +245,17 @@ class Dictionary:
     replace: Template | None
     stage: Template | None
     finalize: Template | None
+    validation: Validation | None
 
     @property
     def takes_deltas(self) -> bool:
         """Whether single entries can be changed."""
         return self.is_item or (self.upsert is not None and self.delete is not None)
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether no command changes it, so that its version never does either."""
+        return not self.takes_deltas and not self.takes_snapshots
 
     @property
     def takes_snapshots(self) -> bool:
@@ -320,6 +353,7 @@ def _dictionary(one: DictionaryConfig, lines: Lines, place: Path) -> Dictionary:
         replace=sql(apply.snapshot_replace_sql, templates.SNAPSHOT, "apply", "snapshotReplaceSql"),
         stage=sql(apply.snapshot_stage_sql, templates.CHUNK, "apply", "snapshotStageSql"),
         finalize=sql(apply.snapshot_finalize_sql, templates.EVENT, "apply", "snapshotFinalizeSql"),
+        validation=one.validation,
     )
 
 

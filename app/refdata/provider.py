@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -13,7 +15,7 @@ import psycopg2.extensions
 from app.adapters.database import Connection
 from app.kernel import errors
 from app.refdata import states, store
-from app.refdata.commands import Command, Item
+from app.refdata.commands import MOST_ITEMS, Command, Item
 from app.refdata.config import Dictionary
 from app.refdata.templates import Template
 
@@ -22,6 +24,9 @@ PAGE = 500
 
 REFUSALS = (psycopg2.IntegrityError, psycopg2.DataError, psycopg2.errors.RaiseException)
 """What the database says of an item; whatever else goes wrong is not the item's fault."""
+
+Numbered = tuple[Command, int]
+"""A command, and the version that its dictionary has with it."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -39,8 +44,11 @@ class DictionaryProvider(Protocol):
     def load_all(self, conn: Connection, tenant_id: str) -> Iterator[tuple[str, str]]:
         """Every entry, as key and JSON text."""
 
-    def apply_delta(self, conn: Connection, command: Command, version: int) -> None:
-        """The command's items are in the dictionary, in their order. CommandRefused."""
+    def load_keys(self, conn: Connection, tenant_id: str, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Those of the entries that are there, as key and JSON text."""
+
+    def apply_deltas(self, conn: Connection, deltas: Sequence[Numbered]) -> None:
+        """The items of one tenant's deltas are in the dictionary, in their order. CommandRefused."""
 
     def replace(self, conn: Connection, command: Command, version: int) -> None:
         """The entries of `refdata_wanted` are the dictionary's, and no others. CommandRefused."""
@@ -54,29 +62,95 @@ class PostgresSqlProvider:
 
     def load_all(self, conn: Connection, tenant_id: str) -> Iterator[tuple[str, str]]:
         """Every entry, as key and JSON text."""
-        text = store.entries_as_text(self._of.load.sql if self._of.load else None)
+        text = store.entries_as_text(self._load_sql)
         with conn.cursor("refdata_load") as cursor:
             cursor.itersize = 5000
-            cursor.execute(text, {"tenantId": tenant_id, "dictCode": self._of.code})
+            cursor.execute(text, self._of_tenant(tenant_id))
             yield from cursor
 
-    def apply_delta(self, conn: Connection, command: Command, version: int) -> None:
-        """The command's items are in the dictionary, in their order. CommandRefused."""
-        if self._of.is_item:
-            store.upsert_entries(conn, command)
-            return
-        values = _of_event(command, version)
+    def load_keys(self, conn: Connection, tenant_id: str, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Those of the entries that are there, as key and JSON text."""
+        values = self._of_tenant(tenant_id) | {"keys": _array(keys)}
         with conn.cursor() as cursor:
-            for start in range(0, len(command.items), PAGE):
-                page = command.items[start : start + PAGE]
+            # By the type of the key, so that its index can be used; not every text is of that type.
+            cursor.execute("savepoint keys")
+            try:
+                cursor.execute(store.entries_of_keys(self._load_sql, typed=True), values)
+            except psycopg2.DataError:
+                cursor.execute("rollback to savepoint keys")
+                cursor.execute(store.entries_of_keys(self._load_sql, typed=False), values)
+            yield from cursor
+
+    @contextmanager
+    def validated(self, conn: Connection, tenant_id: str) -> Iterator[None]:
+        """What is done in this block leaves the dictionary as it has to be. CommandRefused otherwise."""
+        rules = self._of.validation
+        if rules is None:
+            yield
+            return
+        before = self._count(conn, tenant_id)
+        yield
+        now = self._count(conn, tenant_id)
+        least = max(rules.min_items, math.ceil(before * (100 - rules.max_drop_percent) / 100))
+        if now < least:
+            raise CommandRefused(
+                "VALIDATION_FAILED",
+                f"The dictionary would have {now:,} entries instead of {before:,}, and needs {least:,}.",
+            )
+        there = {key for key, _ in self.load_keys(conn, tenant_id, rules.required_keys)}
+        if missing := [key for key in rules.required_keys if key not in there]:
+            raise CommandRefused("VALIDATION_FAILED", f"The dictionary would lack the key {missing[0]}.")
+
+    def _count(self, conn: Connection, tenant_id: str) -> int:
+        with conn.cursor() as cursor:
+            cursor.execute(store.count_of_entries(self._load_sql), self._of_tenant(tenant_id))
+            return int(cursor.fetchone()[0])
+
+    def archive(self, conn: Connection, tenant_id: str, version: int, *, versions: int) -> None:
+        """The entries are kept as this version; of those kept before, so many in all."""
+        if versions == 0:
+            return
+        values = self._of_tenant(tenant_id) | {"version": version, "most": MOST_ITEMS}
+        with conn.cursor() as cursor:
+            cursor.execute(store.archive_of_entries(self._load_sql), values)
+        store.trim_archive(conn, (tenant_id, self._of.code), versions)
+
+    @property
+    def _load_sql(self) -> str | None:
+        return self._of.load.sql if self._of.load else None
+
+    def _of_tenant(self, tenant_id: str) -> dict[str, Any]:
+        return {"tenantId": tenant_id, "dictCode": self._of.code}
+
+    def drift(self, conn: Connection, tenant_id: str) -> Any:
+        """What driftCheckSql says: another value than before means that the tables have changed."""
+        assert self._of.drift_check is not None
+        with conn.cursor() as cursor:
+            cursor.execute(self._of.drift_check.sql, self._of_tenant(tenant_id))
+            return cursor.fetchone()
+
+    def apply_deltas(self, conn: Connection, deltas: Sequence[Numbered]) -> None:
+        """The items of one tenant's deltas are in the dictionary, in their order. CommandRefused."""
+        if self._of.is_item:
+            store.upsert_entries(conn, [command for command, _ in deltas])
+            return
+        changes = [
+            (item, values)
+            for command, version in deltas
+            for values in (_of_event(command, version),)
+            for item in command.items
+        ]
+        with conn.cursor() as cursor:
+            for start in range(0, len(changes), PAGE):
+                page = changes[start : start + PAGE]
                 statements = [
-                    cursor.mogrify(self._template(item).sql, values | _of_item(item)) for item in page
+                    cursor.mogrify(self._template(item).sql, values | _of_item(item)) for item, values in page
                 ]
                 try:
                     cursor.execute(b";".join((b"savepoint page", *statements, b"release savepoint page")))
                 except REFUSALS:
                     cursor.execute("rollback to savepoint page")
-                    self._name_the_item(cursor, page, statements)
+                    self._name_the_item(cursor, [item for item, _ in page], statements)
                     raise
 
     def _name_the_item(self, cursor: Any, page: Sequence[Item], statements: Sequence[bytes]) -> None:
@@ -112,6 +186,12 @@ class PostgresSqlProvider:
                     part = {"snapshotJson": _entries(conn, index), "chunkIndex": index}
                     cursor.execute(self._of.stage.sql, values | part)
                 cursor.execute(self._of.finalize.sql, values)
+
+
+def _array(texts: Sequence[str]) -> str:
+    """The texts as PostgreSQL writes an array, which can then become one of any type."""
+    quoted = ('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts)
+    return "{" + ",".join(quoted) + "}"
 
 
 def _of_item(item: Item) -> dict[str, str | None]:

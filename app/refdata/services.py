@@ -75,9 +75,10 @@ class Services:
 
     def __init__(
         self, live: Live, databases: Databases, engine: topics.Engine, clock: Clock, *, api_key: str = "",
-        open_here: bool = False,
+        open_here: bool = False, patience_seconds: float = 1.0,
     ) -> None:  # fmt: skip
         self.live = live
+        self._patience_seconds = patience_seconds  # how long a caller may be held up for keys
         self.api_key = api_key  # of the instance itself: it speaks for every tenant
         self.open_here = open_here  # whether whoever sits at this machine needs no token
         self.databases = databases
@@ -107,7 +108,9 @@ class Services:
 
     def _open(self, rules: Rules) -> Tenants:
         environ = self.databases.environ
-        return Tenants.open(rules, self.clock, environ, embedded=self.open_here, patience_seconds=1.0)
+        return Tenants.open(
+            rules, self.clock, environ, embedded=self.open_here, patience_seconds=self._patience_seconds
+        )
 
     def dictionary(self, dict_code: str) -> Dictionary | None:
         """The dictionary of this code, if there is one and it is enabled."""
@@ -139,8 +142,9 @@ class Services:
 
 
 def connect(
-    settings: Settings, *, name: str, environ: Mapping[str, str] = ENVIRON, open_here: bool = False
-) -> Services:
+    settings: Settings, *, name: str, environ: Mapping[str, str] = ENVIRON, open_here: bool = False,
+    patience_seconds: float = 1.0,
+) -> Services:  # fmt: skip
     """The parts as HEADWORKS_REFDATA_CONFIG has them. BadConfig when it cannot be used."""
     clock = SystemClock()
     if not settings.refdata_config:
@@ -154,5 +158,5 @@ def connect(
         place = replace(place, redis_url=live.current.refdata.redis.urls(environ))
     return Services(
         live, Databases(live, name=name, environ=environ), topics.connect(place, clock), clock,
-        api_key=settings.api_key, open_here=open_here,
+        api_key=settings.api_key, open_here=open_here, patience_seconds=patience_seconds,
     )  # fmt: skip

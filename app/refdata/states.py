@@ -37,6 +37,8 @@ CODES: dict[str, Code] = {
     "SNAPSHOT_EXPIRED": Code(409, "The snapshot was not whole in time: send it anew, under a new id.", False),
     "UNKNOWN_DICTIONARY": Code(404, "No dictionary has this code.", True),
     "READ_ONLY_DICTIONARY": Code(409, "The dictionary takes no changes of this kind.", True),
+    "DICTIONARY_PINNED": Code(409, "Somebody has pinned the dictionary to its version.", True),
+    "VALIDATION_FAILED": Code(422, "The dictionary would not be what its configuration demands.", True),
     "ITEM_REFUSED": Code(422, "The database refuses an item of the command.", True),
     "TEMPLATE_FAILED": Code(500, "The SQL of the dictionary's configuration does not run.", True),
     "TRANSACTION_TIMEOUT": Code(

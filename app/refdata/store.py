@@ -16,7 +16,7 @@ from app.refdata.commands import Chunk, Command
 
 _sql = queries.load("refdata")
 
-TABLES = 1
+TABLES = 2
 """The release of sql/refdata_ddl.sql."""
 
 MOST_KEYS = 100
@@ -31,10 +31,12 @@ Event = tuple[str, UUID]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Where a dictionary stands."""
+    """Where a dictionary stands, and whether it takes no changes but for one snapshot."""
 
     version: int
     revision: int | None
+    is_pinned: bool = False
+    pin_allows: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,12 @@ def lock(conn: Connection, places: Iterable[Place], schema: str) -> dict[Place, 
         conn, tenant_ids=[place[0] for place in wanted], dict_codes=[place[1] for place in wanted],
         schema=schema,
     )  # fmt: skip
-    return {(row.tenant_id, row.dict_code): Version(row.version, row.last_source_revision) for row in rows}
+    return {
+        (row.tenant_id, row.dict_code): Version(
+            row.version, row.last_source_revision, row.is_pinned, row.pin_allows
+        )
+        for row in rows
+    }
 
 
 def processed(conn: Connection, commands: Sequence[Command]) -> dict[Event, Any]:
@@ -211,11 +218,11 @@ def snapshot_json(conn: Connection, chunk_index: int | None) -> str:
 # -- dictionaries without tables of their own
 
 
-def upsert_entries(conn: Connection, command: Command) -> None:
-    """The command's items are in the dictionary; of one key several times the last counts."""
-    last = {item.key: item.payload for item in command.items}
+def upsert_entries(conn: Connection, commands: Sequence[Command]) -> None:
+    """The items of one dictionary's commands are in it; of one key several times the last counts."""
+    last = {item.key: item.payload for command in commands for item in command.items}
     _sql.upsert_entries(
-        conn, **_of(command), item_keys=list(last),
+        conn, **_of(commands[0]), item_keys=list(last),
         payloads=[None if payload is None else payload.decode() for payload in last.values()],
     )  # fmt: skip
 
@@ -228,7 +235,26 @@ def replace_entries(conn: Connection, command: Command) -> None:
 
 def entries_as_text(sql: str | None) -> str:
     """The statement whose rows are key and JSON as text: the driver would parse JSON, which nobody needs."""
-    text: str = _sql.entries_as_text.sql
+    return _of_entries(_sql.entries_as_text, sql)
+
+
+def entries_of_keys(sql: str | None, *, typed: bool) -> str:
+    """The same for the entries of the parameter `keys`, an array's text; `typed`: of the type of the key."""
+    return _of_entries(_sql.entries_of_keys if typed else _sql.entries_of_texts, sql)
+
+
+def count_of_entries(sql: str | None) -> str:
+    """The statement that counts them."""
+    return _of_entries(_sql.count_entries, sql)
+
+
+def archive_of_entries(sql: str | None) -> str:
+    """The statement that keeps them as version `version`, in chunks of `most`."""
+    return _of_entries(_sql.archive, sql)
+
+
+def _of_entries(query: Any, sql: str | None) -> str:
+    text: str = query.sql
     return text.replace("ENTRIES", (sql or _sql.load_entries.sql).rstrip().rstrip(";"))
 
 
@@ -315,3 +341,71 @@ def version(db: Database, tenant_id: str, dict_code: str) -> int:
     """The version of the dictionary that is committed; 0: nothing was ever written."""
     with db.statement() as conn:
         return int(_sql.version(conn, tenant_id=tenant_id, dict_code=dict_code) or 0)
+
+
+# -- what readers ask for
+
+
+def standings(db: Database) -> tuple[UUID, dict[Place, int]]:
+    """The epoch of the database, and the committed version of each of its dictionaries."""
+    with db.statement() as conn:
+        rows = list(_sql.standings(conn))
+    return rows[0].epoch, {
+        (row.tenant_id, row.dict_code): row.version for row in rows if row.tenant_id is not None
+    }
+
+
+def standing(conn: Connection, place: Place, schema: str) -> tuple[UUID, int]:
+    """The epoch and the dictionary's version; names are looked up in `schema` by this transaction."""
+    row = _sql.standing(conn, tenant_id=place[0], dict_code=place[1], schema=schema)
+    return row.epoch, row.version
+
+
+def changed_keys(conn: Connection, place: Place, since: int, version: int) -> list[str] | None:
+    """The keys that changed behind the version `since`; None: they are not all known."""
+    found: list[str] | None = _sql.changed_keys(
+        conn, tenant_id=place[0], dict_code=place[1], since=since, version=version
+    )
+    return found
+
+
+# -- what a person does with versions
+
+
+def trim_archive(conn: Connection, place: Place, versions: int) -> None:
+    """Only so many versions of the dictionary are kept."""
+    _sql.trim_archive(conn, tenant_id=place[0], dict_code=place[1], versions=versions)
+
+
+def archived(db: Database, place: Place) -> list[Any]:
+    """The versions of the dictionary that are kept, the oldest first."""
+    with db.statement() as conn:
+        return list(_sql.archived(conn, tenant_id=place[0], dict_code=place[1]))
+
+
+def archived_items(db: Database, place: Place, version: int, chunk_index: int) -> str:
+    """The entries of one chunk of a version that is kept, as a JSON array."""
+    with db.statement() as conn:
+        return str(
+            _sql.archived_items(
+                conn, tenant_id=place[0], dict_code=place[1], version=version, chunk_index=chunk_index
+            )
+        )
+
+
+def pin(db: Database, place: Place, reason: str, allows: UUID | None = None) -> bool:
+    """The dictionary takes no changes but for the snapshot `allows`; whether it was ever written."""
+    with db.statement() as conn:
+        return bool(_sql.pin(conn, tenant_id=place[0], dict_code=place[1], reason=reason, allows=allows))
+
+
+def unpin(db: Database, place: Place) -> bool:
+    """The dictionary takes changes again; whether it did not."""
+    with db.statement() as conn:
+        return bool(_sql.unpin(conn, tenant_id=place[0], dict_code=place[1]))
+
+
+def pinned(db: Database, place: Place) -> Any:
+    """The dictionary's version, and since when and why it is pinned; None: it was never written."""
+    with db.statement() as conn:
+        return _sql.pinned(conn, tenant_id=place[0], dict_code=place[1])

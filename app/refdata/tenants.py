@@ -26,6 +26,7 @@ __all__ = [
     "Tenants",
     "Unauthorized",
     "WrongTenant",
+    "check_name",
     "received",
 ]
 
@@ -93,8 +94,7 @@ class Tenants:
         Refused (`invalid_request`) for what is no tenant's name, before anything else is looked at;
         Unauthorized; WrongTenant; KeysAway (transient) while there are no keys to check with.
         """
-        if TENANT_ID.fullmatch(tenant_id) is None:
-            raise errors.Refused("A tenant has 1 to 64 letters, digits, dots, underscores and hyphens.")
+        check_name(tenant_id)
         known = self._identify(tenant_id, headers, peer)
         named = headers.get(self._header)
         if named is not None and named != tenant_id:
@@ -104,6 +104,12 @@ class Tenants:
         if named is not None and known.may_name:
             return Caller(known.caller.subject, frozenset((tenant_id,)), Source.TRUSTED_HEADER)
         raise WrongTenant()
+
+
+def check_name(tenant_id: str) -> None:
+    """A tenant may be called so; Refused (`invalid_request`) otherwise."""
+    if TENANT_ID.fullmatch(tenant_id) is None:
+        raise errors.Refused("A tenant has 1 to 64 letters, digits, dots, underscores and hyphens.")
 
 
 def _secret(name: str, environ: Mapping[str, str]) -> tokens.Secret:

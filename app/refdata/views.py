@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import re
 from datetime import UTC
 from typing import Any, cast
@@ -11,13 +10,12 @@ from uuid import UUID
 import flask
 import orjson
 
-from app.access import bodies, origin, principal, problems
+from app.access import bodies, origin, principal, problems, statuses
 from app.kernel import errors
-from app.refdata import accept, commands, states
+from app.refdata import accept, commands, door, states
 from app.refdata.accept import CommandNotTaken
 from app.refdata.commands import Malformed
 from app.refdata.services import Services
-from app.refdata.tenants import Unauthorized
 
 blueprint = flask.Blueprint("refdata", __name__, url_prefix="/v1")
 
@@ -32,20 +30,9 @@ def _services() -> Services:
 
 
 def _let_in(tenant_id: str) -> None:
-    """Whoever asks may speak for this tenant: by a token, by the instance's own key, or at its machine."""
-    of = _services()
-    scheme, _, token = flask.request.headers.get("Authorization", "").partition(" ")
-    own = of.api_key.encode()
-    if own and scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), own):
-        return
-    here = origin.is_at_this_machine(flask.request.remote_addr, flask.request.headers)
-    ours = origin.is_ours(flask.request.headers, origin.of_urls(flask.request.host_url)) is not False
-    if of.open_here and here and ours and not scheme:
-        return
     principal.bind(None)
-    if of.tenants is None:
-        raise Unauthorized()
-    of.tenants.check(tenant_id, flask.request.headers, flask.request.remote_addr)
+    own = origin.of_urls(flask.request.host_url)
+    door.let_in(_services(), tenant_id, flask.request.headers, flask.request.remote_addr, own)
 
 
 @blueprint.errorhandler(Malformed)
@@ -121,7 +108,7 @@ def _answer(found: Any, status: int = 200) -> flask.Response:
 def _of_instance(scope: str) -> Services:
     """The parts, for whoever may see the whole instance; to others there is nothing here."""
     if principal.require_scope(scope).workspace_id is not None:
-        raise errors.NotFound(problems.NOTHING_HERE)
+        raise errors.NotFound(statuses.NOTHING_HERE)
     return _services()
 
 

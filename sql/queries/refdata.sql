@@ -21,7 +21,7 @@ FROM unnest(:tenant_ids::text[], :dict_codes::text[]) AS wanted (tenant_id, dict
      set_config('search_path', :schema, true)
 ORDER BY tenant_id, dict_code  -- two that want the same wait for each other, and not in a circle
 ON CONFLICT (tenant_id, dict_code) DO UPDATE SET version = meta.version
-RETURNING tenant_id, dict_code, version, last_source_revision;
+RETURNING tenant_id, dict_code, version, last_source_revision, pinned_at IS NOT NULL AS is_pinned, pin_allows;
 
 -- name: processed
 -- What became of these events, as far as they had their end before.
@@ -239,6 +239,63 @@ SELECT loaded.k::text, loaded.v::text FROM (
 ENTRIES
 ) AS loaded;
 
+-- name: count_entries
+-- How many rows whatever stands for ENTRIES has.
+SELECT count(*) FROM (
+ENTRIES
+) AS loaded;
+
+-- name: archive
+-- What the rows of whatever stands for ENTRIES are is kept as the dictionary's version.
+INSERT INTO refdata.archived_chunk (tenant_id, dict_code, version, chunk_index, entries, items)
+SELECT %(tenantId)s, %(dictCode)s, %(version)s::bigint, chunk_index, count(*),
+       jsonb_agg(jsonb_build_object('key', k::text, 'payload', v))
+FROM (
+    SELECT loaded.k, loaded.v, (row_number() OVER () - 1) / %(most)s::integer + 1 AS chunk_index FROM (
+ENTRIES
+    ) AS loaded
+) AS numbered
+GROUP BY chunk_index
+ON CONFLICT DO NOTHING;
+
+-- name: trim_archive!
+-- Only so many versions of the dictionary are kept.
+DELETE FROM refdata.archived_chunk
+WHERE tenant_id = :tenant_id AND dict_code = :dict_code AND version NOT IN (
+    SELECT DISTINCT version FROM refdata.archived_chunk
+    WHERE tenant_id = :tenant_id AND dict_code = :dict_code
+    ORDER BY version DESC
+    LIMIT :versions
+);
+
+-- name: archived
+-- The versions of the dictionary that are kept.
+SELECT version, sum(entries)::bigint AS entries, count(*) AS chunks, min(archived_at) AS archived_at
+FROM refdata.archived_chunk
+WHERE tenant_id = :tenant_id AND dict_code = :dict_code
+GROUP BY version ORDER BY version;
+
+-- name: archived_items$
+-- The entries of one chunk of a version, as JSON.
+SELECT items::text FROM refdata.archived_chunk
+WHERE tenant_id = :tenant_id AND dict_code = :dict_code AND version = :version AND chunk_index = :chunk_index;
+
+-- name: pin!
+-- The dictionary takes no changes from now on, but for this snapshot.
+UPDATE refdata.dictionary_meta
+SET pinned_at = COALESCE(pinned_at, now()), pin_reason = :reason, pin_allows = :allows
+WHERE tenant_id = :tenant_id AND dict_code = :dict_code;
+
+-- name: unpin!
+-- The dictionary takes changes again.
+UPDATE refdata.dictionary_meta SET pinned_at = NULL, pin_reason = NULL, pin_allows = NULL
+WHERE tenant_id = :tenant_id AND dict_code = :dict_code AND pinned_at IS NOT NULL;
+
+-- name: pinned^
+-- The dictionary's version, and since when and why it is pinned.
+SELECT version, pinned_at, pin_reason FROM refdata.dictionary_meta
+WHERE tenant_id = :tenant_id AND dict_code = :dict_code;
+
 -- name: version$
 -- The committed version of the dictionary; NULL: nothing was ever written.
 SELECT version FROM refdata.dictionary_meta WHERE tenant_id = :tenant_id AND dict_code = :dict_code;
@@ -333,3 +390,37 @@ WHERE (tenant_id, dict_code, snapshot_id) IN (
     SELECT tenant_id, dict_code, snapshot_id FROM refdata.snapshot
     WHERE version IS NOT NULL AND updated_at < now() - make_interval(days => :days) LIMIT 1000
 );
+
+-- name: standings
+-- Where every dictionary of this database stands; without a tenant: the epoch alone.
+SELECT installation.epoch, meta.tenant_id, meta.dict_code, meta.version
+FROM refdata.installation LEFT JOIN refdata.dictionary_meta AS meta ON true;
+
+-- name: standing^
+-- Where this dictionary stands; names are looked up in this schema from now on.
+SELECT installation.epoch, COALESCE(meta.version, 0) AS version, set_config('search_path', :schema, true)
+FROM refdata.installation
+LEFT JOIN refdata.dictionary_meta AS meta ON meta.tenant_id = :tenant_id AND meta.dict_code = :dict_code;
+
+-- name: changed_keys$
+-- The keys that changed between two versions; NULL: they are not all known.
+WITH announced AS (
+    SELECT version, payload -> 'keys' AS keys FROM refdata.outbox_event
+    WHERE tenant_id = :tenant_id AND dict_code = :dict_code AND version > :since AND version <= :version
+)
+SELECT CASE
+    WHEN (SELECT count(*) FROM announced WHERE keys IS NOT NULL) = :version::bigint - :since::bigint
+    THEN ARRAY(SELECT DISTINCT key FROM announced, jsonb_array_elements_text(keys) AS one (key))
+END;
+
+-- name: entries_of_keys
+-- Keys and JSON as text of some of the entries, by a list that takes the type of the key.
+SELECT loaded.k::text, loaded.v::text FROM (
+ENTRIES
+) AS loaded WHERE loaded.k = ANY (%(keys)s);
+
+-- name: entries_of_texts
+-- Keys and JSON as text of some of the entries, for keys that the type of the key cannot have.
+SELECT loaded.k::text, loaded.v::text FROM (
+ENTRIES
+) AS loaded WHERE loaded.k::text = ANY (%(keys)s::text[]);

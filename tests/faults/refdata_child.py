@@ -66,7 +66,7 @@ def apply(config: str, environ: Mapping[str, str], last: int) -> None:
         consumer = of.topics.consumer(kafka.commands_topic, group=kafka.group)
         running.callback(consumer.close)
         for owner, name in (
-            (store, "lock"), (store, "processed"), (PostgresSqlProvider, "apply_delta"),
+            (store, "lock"), (store, "processed"), (PostgresSqlProvider, "apply_deltas"),
             (PostgresSqlProvider, "replace"), (store, "add_chunk"), (store, "note_chunk"),
             (store, "end_commands"), (store, "end_snapshot"), (patience.Connection, "commit"),
             (consume, "bury"), (consumer, "commit"),

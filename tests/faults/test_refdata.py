@@ -6,6 +6,7 @@ HEADWORKS_REFDATA_SECONDS is how long the random faults go on (15 s without it).
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import multiprocessing
 import os
@@ -14,22 +15,32 @@ import signal
 import threading
 import time
 import uuid
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import redis
 
+from app.adapters.topics import Message
+from app.refdata import consume
+from app.refdata.apply import Applier
 from app.refdata.commands import Command
-from tests.conftest import Servers, run_statement
+from app.refdata.consume import Consuming
+from app.refdata.services import Services
+from app.refdata.store import Ended
+from tests.conftest import Servers
 from tests.engines.kafka import MockCluster
 from tests.engines.redis_cluster import RedisCluster
 from tests.faults import refdata_child
-from tests.integration.refdata.platform import FIRST, SECOND, SEED, Platform, chunk, command, open_platform
+from tests.integration.refdata.chain import in_threads
+from tests.integration.refdata.platform import SEED, Platform, chunk, command, open_platform
+from tests.integration.refdata.two_databases import databases  # noqa: F401
 
 CHAOS_SECONDS = float(os.environ.get("HEADWORKS_REFDATA_SECONDS", "15"))
 ENGINES = ("kafka", "cluster")
@@ -59,17 +70,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MockCluster]:
     found.start()
     yield found
     found.stop()
-
-
-@pytest.fixture(scope="module")
-def databases(servers: Servers) -> Iterator[tuple[str, str]]:
-    names = [f"refdata_{uuid.uuid4().hex[:10]}" for _ in range(2)]
-    for name, tables in zip(names, (FIRST, SECOND), strict=True):
-        servers.sql(f"CREATE DATABASE {name}")
-        run_statement(servers.dsn_of(name), tables)
-    yield servers.dsn_of(names[0]), servers.dsn_of(names[1])
-    for name in names:
-        servers.sql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @dataclass
@@ -123,7 +123,7 @@ class Chain:
 @pytest.fixture(params=ENGINES)
 def chains(
     request: pytest.FixtureRequest, servers: Servers, cluster: RedisCluster, kafka: MockCluster,
-    databases: tuple[str, str], tmp_path: Path,
+    databases: tuple[str, str], tmp_path: Path,  # noqa: F811
 ) -> Iterator[Callable[[], Chain]]:  # fmt: skip
     """As many platforms as a test wants, each with topics of its own on one engine."""
     first, second = databases
@@ -353,6 +353,151 @@ def test_random_deaths_and_rebalances_lose_nothing_and_double_nothing(chains: Ca
         assert outbox(chain.platform, tenant)["NOTES"] == list(range(1, model.version + 1))
         assert heard[tenant] == set(range(1, model.version + 1))
     assert sum(expected.values()) > 100
+
+
+# -- members that come and go
+
+
+class Left(Exception):
+    """The member has left its group."""
+
+
+class Remembering(Applier):
+    """What applies commands, and what became of each."""
+
+    def __init__(self, of: Services) -> None:
+        super().__init__(lambda: of.config, of.databases)
+        self.ended: list[Ended] = []
+
+    def apply(self, commands: Sequence[tuple[Command, str | None]]) -> list[Ended]:
+        found = super().apply(commands)
+        self.ended += found
+        return found
+
+
+class Member:
+    """A member of the group that applies commands, in this process."""
+
+    def __init__(self, of: Services, running: ExitStack) -> None:
+        kafka = of.config.refdata.kafka
+        self._partitions = kafka.partitions
+        self._consumer = of.topics.consumer(kafka.commands_topic, group=kafka.group)
+        running.callback(self._consumer.close)
+        self.applier = Remembering(of)
+        self.loop = Consuming(self._consumer, of.publisher, self.applier, lambda: of.config, of.clock)
+
+    @property
+    def ended(self) -> list[Ended]:
+        return self.applier.ended
+
+    def leave_before_commit(self, send: Callable[[], None]) -> list[Ended]:
+        """Commands that it applied and did not commit; they are sent until there are some."""
+        committed = len(self.ended)
+
+        def leave(messages: Sequence[Message]) -> None:
+            if messages:
+                self._consumer.close()
+                raise Left
+
+        with mock.patch.object(self._consumer, "commit", leave), pytest.raises(Left):
+            for _ in turns():
+                send()
+                self.loop.work_off(0.5)
+        return self.ended[committed:]
+
+    def work_all_off(self) -> None:
+        """Every partition is this member's, and nothing waits in one."""
+        for _ in turns():
+            if self.loop.work_off(0.2):
+                continue
+            behind = self._consumer.lag()
+            if len(behind) == self._partitions and not any(behind.values()):
+                return
+
+
+def turns() -> Iterator[None]:
+    """One after the other, as long as there is patience."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        assert time.monotonic() < deadline, "it does not come to hold"
+        yield
+
+
+def test_a_member_joins_amid_the_work_and_the_first_leaves_before_its_commit(
+    chains: Callable[[], Chain], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consume, "AT_ONCE", 10)  # so that there are many batches
+    chain, source = chains(), random.Random(2)
+    tenants = [f"turns-{uuid.uuid4().hex[:6]}" for _ in range(6)]
+    coming = [itertools.chain.from_iterable(commands_of(random.Random(one), one)) for one in tenants]
+    models: dict[str, Model] = defaultdict(Model)
+    sent: list[Command] = []
+
+    def publish(ones: list[Command]) -> None:
+        for one in ones:
+            chain.publish(one.encoded(), one.key)
+            models[one.key].take(one)
+
+    def send() -> None:
+        euro = {"EUR": {"name": "Euro", "digits": len(sent)}}
+        ones = [*map(next, coming), command("CURRENCY", euro, tenantId=source.choice(tenants))]
+        publish(ones)
+        sent.extend(ones)
+
+    with ExitStack() as running:
+        first = Member(chain.platform.services, running)
+        for _ in range(24):  # so many commands come with two snapshots
+            send()
+        for _ in turns():
+            if first.loop.work_off(0.5):
+                break
+        second = Member(chain.platform.services, running)
+        with in_threads(second.loop.run):
+            for _ in turns():
+                if second.ended:
+                    break
+                if not first.loop.work_off(0.2):
+                    send()
+            uncommitted = first.leave_before_commit(send)
+        second.work_all_off()
+        taken_over = [one.command.event for one in second.ended if one.repeated]
+        assert uncommitted and {one.command.event for one in uncommitted} <= {*taken_over}
+        before = len(second.ended)
+        # Each dictionary's in their order, and the dictionaries in another one.
+        again = sorted(sent, key=lambda one: one.key, reverse=True)
+        publish(again)
+        second.work_all_off()
+        repeated = second.ended[before:]
+    assert len(repeated) == len(again) and all(one.repeated for one in repeated)
+    hold_once(chain.platform, sent, models)
+
+
+def hold_once(platform: Platform, sent: list[Command], models: dict[str, Model]) -> None:
+    """Versions have no gap, and each command, or with its chunks each snapshot, was announced once."""
+    told = Counter(
+        uuid.UUID(one["eventId"])
+        for second in (False, True)
+        for one in platform.announcements(second=second)
+        if f"{one['tenantId']}:{one['dictCode']}" in models
+    )
+    deltas = {one.event_id for one in sent if one.chunk is None}
+    assert {event_id: told.pop(event_id, 0) for event_id in deltas} == dict.fromkeys(deltas, 1)
+    chunks: dict[uuid.UUID, dict[int, uuid.UUID]] = defaultdict(dict)
+    for one in sent:
+        if one.chunk is not None:
+            chunks[one.chunk.snapshot_id][one.chunk.index] = one.event_id
+    whole = [events.values() for events in chunks.values() if len(events) == 3]
+    told_of = [sum(told.pop(event_id, 0) for event_id in events) for events in whole]
+    assert whole and told_of == [1] * len(whole)
+    assert not told
+    for key, model in models.items():
+        tenant, _, dict_code = key.partition(":")
+        assert outbox(platform, tenant)[dict_code] == list(range(1, model.version + 1))
+        if dict_code == "NOTES":
+            assert platform.notes(tenant) == dict(sorted(model.items.items()))
+        else:
+            euro = model.items["EUR"]
+            assert platform.currencies(tenant) == {"EUR": (euro["name"], euro["digits"])}
 
 
 def wait_for(holds: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:

@@ -13,6 +13,18 @@ async function withToken(request) {
   return request;
 }
 
+// What another address answers cannot be tried from here: the policy of this site lets no page of it ask there.
+const TriedHereAlone = () => ({
+  statePlugins: {
+    spec: {
+      wrapSelectors: {
+        allowTryItOutFor: (allows) => (state, path, method) =>
+          !state.hasIn(["json", "paths", path, "servers"]) && allows(state, path, method),
+      },
+    },
+  },
+});
+
 window.ui = SwaggerUIBundle({
   url: document.body.dataset.document,
   dom_id: "#viewer",
@@ -22,4 +34,5 @@ window.ui = SwaggerUIBundle({
   tryItOutEnabled: false,
   validatorUrl: null,
   requestInterceptor: withToken,
+  plugins: [TriedHereAlone],
 });

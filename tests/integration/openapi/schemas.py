@@ -11,8 +11,8 @@ from referencing.jsonschema import DRAFT202012
 
 from app.openapi import document
 
-DOCUMENT = document.whole(*document.INSTANCE, *document.PIPELINE)
-"""That of an instance with a pipeline: every part but the words of a server of the pipeline alone."""
+DOCUMENT = document.whole(*document.INSTANCE, *document.PIPELINE, *document.REFDATA)
+"""That of an instance that serves everything: all but the words of a server of the pipeline alone."""
 
 _REGISTRY = referencing.Registry().with_resource(
     "urn:headworks", referencing.Resource(contents=DOCUMENT, specification=DRAFT202012)
@@ -47,14 +47,22 @@ def follow(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+METHODS = ("get", "put", "post", "delete", "patch")
+
+
 def operations(document: dict[str, Any] = DOCUMENT) -> dict[str, tuple[str, str, dict[str, Any]]]:
     """Path, method and description of every operation, by its id."""
     return {
         operation["operationId"]: (path, method.upper(), operation)
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
-        if method != "parameters"
+        if method in METHODS
     }
+
+
+def is_read(path: str) -> bool:
+    """Whether it is answered by the processes that read reference data, and by no application."""
+    return "servers" in DOCUMENT["paths"].get(path, {})
 
 
 def examples(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Any]]:

@@ -24,6 +24,7 @@ from app.uploads.services import Services
 from app.web import create_app
 from tests.conftest import BEARER, KEY
 from tests.integration.one_database import database_url, emptied  # noqa: F401
+from tests.integration.refdata.chain import applying
 
 SECONDS = int(os.environ.get("HEADWORKS_FUZZ_SECONDS", "20"))
 SEED = int(os.environ.get("HEADWORKS_FUZZ_SEED", "1"))
@@ -40,6 +41,7 @@ NOT_ALL_IS_SAID = {
     "followUpload": ["400"],  # that it is asked for by a WebSocket
     "listQueue": ["422"],  # whether a cursor came from here
     "listTasks": ["422"],  # that a status is one of a stage
+    "updateDictionary": ["400", "422"],  # that a key is printable, a snapshot has it once, no half of a pair
     "followPipeline": ["422"],  # how large the first number of an id may be
 }
 
@@ -50,23 +52,26 @@ NOT_ASKED = {
 }
 
 PARTS = {
-    # part:    the paths that are left to the other
-    "instance": "^/api/",
+    # part:    the paths that are left to the others
+    "instance": "^/(api|v1/tenants|v1/refdata|actuator)/",
     "pipeline": "^/(?!api/)",
+    "refdata": "^/(?!v1/tenants/[^/]+/updates|v1/refdata/)",  # reads: test_refdata_reads
 }
 
 
 @pytest.fixture
 def app(services: Services, monkeypatch: pytest.MonkeyPatch) -> Iterator[flask.Flask]:
-    """An instance with a pipeline, whose stream ends at once: nobody waits for it here."""
+    """An instance of which all is served: commands are applied, and the pipeline's stream ends at once."""
     monkeypatch.setattr("app.pipeline.events.MOST_SECONDS", 0.1)
     monkeypatch.setattr("app.pipeline.events.LOOK_SECONDS", 0.02)
     found = create_app(replace(services.settings, rate_per_minute=0))
     connected = found.extensions["services"]
     found.extensions["services"] = services
-    yield found
+    with applying(found.extensions["refdata"]):
+        yield found
     connected.db.close()
     found.extensions["pipeline"].pipeline.db.close()
+    found.extensions["refdata"].close()
 
 
 @pytest.fixture
@@ -127,11 +132,15 @@ Answers = Counter[tuple[str, str, int]]
 """How many requests were answered by phase, operation and status."""
 
 
-def findings(address: str, part: str) -> tuple[dict[str, str], Answers]:
-    """What is wrong by operation and check, and what was answered."""
-    found: dict[str, str] = {}
+Findings = dict[str, str]
+"""What is wrong by operation and check."""
+
+
+def findings(happenings: Iterator[Any]) -> tuple[Findings, Answers]:
+    """What is wrong, and what was answered."""
+    found: Findings = {}
     answers: Answers = Counter()
-    for event in happenings(address, part):
+    for event in happenings:
         if isinstance(event, events.NonFatalError | events.FatalError):
             found[f"error {getattr(event, 'label', '')}"] = repr(event)
         if not isinstance(event, events.ScenarioFinished):
@@ -151,7 +160,7 @@ def findings(address: str, part: str) -> tuple[dict[str, str], Answers]:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_no_answer_breaks_the_document(part: str, address: str) -> None:
-    found, answers = findings(address, part)
+    found, answers = findings(happenings(address, part))
     assert "\n\n".join(f"## {name}\n{told}" for name, told in found.items()) == ""
     assert {phase for phase, _, _ in answers} == {*PHASES}
     followed = [
@@ -170,5 +179,5 @@ def test_the_search_finds_an_answer_that_is_not_described(
 
     monkeypatch.setitem(app.view_functions, "webhooks.list_webhooks", answer)
     monkeypatch.setattr(f"{__name__}.SECONDS", 8)
-    found, _ = findings(address, "instance")
+    found, _ = findings(happenings(address, "instance"))
     assert "GET /v1/webhooks response_schema_conformance" in found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -38,20 +38,35 @@ def relaying(platform: Platform) -> Relaying:
 @contextmanager
 def at_work(platform: Platform, *, relay: bool = True) -> Iterator[None]:
     """Commands are applied, and versions announced, while the block runs."""
-    stopped = threading.Event()
     with ExitStack() as running:
         loops = [consuming(platform.services, running).run]
         if relay:
             loops.append(relaying(platform).run)
-        threads = [threading.Thread(target=run, args=(stopped, lambda: None)) for run in loops]
+        running.enter_context(in_threads(*loops))
+        yield
+
+
+@contextmanager
+def applying(of: Services) -> Iterator[None]:
+    """Commands are applied while the block runs."""
+    with ExitStack() as running:
+        running.enter_context(in_threads(consuming(of, running).run))
+        yield
+
+
+@contextmanager
+def in_threads(*loops: Callable[[threading.Event, Callable[[], object]], None]) -> Iterator[None]:
+    """Each loop goes round while the block runs."""
+    stopped = threading.Event()
+    threads = [threading.Thread(target=run, args=(stopped, lambda: None)) for run in loops]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
         for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            stopped.set()
-            for thread in threads:
-                thread.join()
+            thread.join()
 
 
 @contextmanager

@@ -11,23 +11,16 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from app.adapters import tracing
 from tests.conftest import Servers, run_statement
-from tests.integration.refdata.platform import FIRST, SECOND, SEED, Platform, open_platform
-
-
-@pytest.fixture(scope="module")
-def databases(servers: Servers) -> Iterator[tuple[str, str]]:
-    """Two databases with tables of their own kind."""
-    names = [f"refdata_{uuid.uuid4().hex[:10]}" for _ in range(2)]
-    for name, tables in zip(names, (FIRST, SECOND), strict=True):
-        servers.sql(f"CREATE DATABASE {name}")
-        run_statement(servers.dsn_of(name), tables)
-    yield servers.dsn_of(names[0]), servers.dsn_of(names[1])
-    for name in names:
-        servers.sql(f"DROP DATABASE {name} WITH (FORCE)")
+from tests.integration.refdata.platform import SEED, Platform, open_platform
+from tests.integration.refdata.two_databases import databases  # noqa: F401
 
 
 @pytest.fixture
-def platform(servers: Servers, databases: tuple[str, str], tmp_path: Path) -> Iterator[Platform]:
+def platform(
+    servers: Servers,
+    databases: tuple[str, str],  # noqa: F811
+    tmp_path: Path,
+) -> Iterator[Platform]:
     """The platform without an entry, its configuration a file of its own."""
     config = tmp_path / "refdata.yaml"
     name = uuid.uuid4().hex[:10]
@@ -51,7 +44,8 @@ def platform(servers: Servers, databases: tuple[str, str], tmp_path: Path) -> It
         run_statement(
             dsn,
             f"TRUNCATE {table}, refdata.dictionary_meta, refdata.dictionary_item, refdata.processed_event,"
-            " refdata.update_request, refdata.snapshot, refdata.snapshot_chunk, refdata.outbox_event",
+            " refdata.update_request, refdata.snapshot, refdata.snapshot_chunk, refdata.outbox_event,"
+            " refdata.archived_chunk",
         )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from app.refdata import store
-from app.refdata.commands import Command
-from app.refdata.provider import PostgresSqlProvider
+from app.refdata.provider import Numbered, PostgresSqlProvider
 from tests.integration.refdata.platform import TENANT, Platform, chunk, command
 
 A, B, C = ({"name": name} for name in ("Austria", "Belgium", "Chile"))
@@ -155,14 +155,14 @@ def test_sql_that_does_not_run_fails_its_command_and_says_so(platform: Platform)
 def test_a_mistake_of_ours_refuses_its_command_and_no_other(
     alone: bool, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = PostgresSqlProvider.apply_delta
+    real = PostgresSqlProvider.apply_deltas
 
-    def apply_delta(self: PostgresSqlProvider, conn: Any, one: Command, version: int) -> None:
-        if one.items[0].key == "broken":
+    def apply_deltas(self: PostgresSqlProvider, conn: Any, deltas: Sequence[Numbered]) -> None:
+        if any(one.items[0].key == "broken" for one, _ in deltas):
             raise KeyError("broken")
-        real(self, conn, one, version)
+        real(self, conn, deltas)
 
-    monkeypatch.setattr(PostgresSqlProvider, "apply_delta", apply_delta)
+    monkeypatch.setattr(PostgresSqlProvider, "apply_deltas", apply_deltas)
     ones = [command("COUNTRY", {"broken": A}), *([] if alone else [command("COUNTRY", {"BE": B})])]
     found = platform.statuses(*ones)
     assert found == [("FAILED", None, "INTERNAL_ERROR"), *([] if alone else [("COMMITTED", 1, None)])]

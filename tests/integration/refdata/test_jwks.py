@@ -21,7 +21,7 @@ import pytest
 import structlog
 import trustme
 
-from app.access import problems
+from app.access import statuses
 from app.kernel import errors
 from app.kernel.clock import SystemClock
 from app.refdata import jwks, tenants
@@ -145,7 +145,7 @@ def status_of(check: tenants.Tenants, headers: dict[str, str]) -> int:
     try:
         check.check("acme", headers, "127.0.0.1")
     except errors.HeadworksError as error:
-        return problems.status_of(error)
+        return statuses.status_of(error)
     return 200
 
 

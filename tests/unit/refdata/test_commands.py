@@ -141,6 +141,8 @@ REFUSED: dict[str, tuple[Any, type[Malformed], str]] = {
     "a chunk without a snapshot": (SNAPSHOT | {"snapshotId": None}, Malformed, "snapshotId"),
     "a chunk without an index": (SNAPSHOT | {"chunkIndex": None}, Malformed, "chunkIndex"),
     "a chunk behind the last": (SNAPSHOT | {"chunkIndex": 3}, Malformed, "chunkIndex"),
+    "a snapshot whose id is none": (SNAPSHOT | {"snapshotId": ""}, Malformed, "snapshotId"),
+    "a delta whose snapshot has no id": (VALID | {"snapshotId": "1"}, Malformed, "snapshotId"),
     "chunk zero": (SNAPSHOT | {"chunkIndex": 0}, Malformed, "chunkIndex"),
     "a snapshot that deletes": (SNAPSHOT | item(op="DELETE"), Malformed, "DELETE"),
     "a key twice in a snapshot": (SNAPSHOT | {"items": VALID["items"] * 2}, Malformed, "once"),

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.access import problems
+from app.access import statuses
 from app.kernel import errors
 from app.kernel.clock import SystemClock
 from app.refdata import callers, jwks, tokens
@@ -406,11 +406,11 @@ def test_what_is_no_tenants_name_is_refused_before_anything_else(tenant: str) ->
 
     with pytest.raises(errors.Refused) as refusal:
         Tenants(Rules.of(RULES), identify).check(tenant, {}, None)
-    assert problems.status_of(refusal.value) == 422
+    assert statuses.status_of(refusal.value) == 422
 
 
 def test_the_codes_have_their_statuses() -> None:
-    assert [problems.status_of(error()) for error in (Unauthorized, WrongTenant, jwks.KeysAway)] == [
+    assert [statuses.status_of(error()) for error in (Unauthorized, WrongTenant, jwks.KeysAway)] == [
         401,
         403,
         503,
