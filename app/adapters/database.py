@@ -72,6 +72,10 @@ def _is_of_connection(error: psycopg2.Error) -> bool:
     return of_driver or type(error) is psycopg2.DatabaseError
 
 
+def _is_lost(error: psycopg2.Error) -> bool:
+    return isinstance(translate(error), errors.ConnectionLost)
+
+
 def _sentence(kind: type[errors.HeadworksError], error: psycopg2.Error) -> str:
     # Only names of the schema are repeated: the driver's own text may hold a row's values or a
     # connection's password.
@@ -104,7 +108,6 @@ class Database:
             sqlalchemy.engine.make_url(url).set(drivername="postgresql+psycopg2"),
             pool_size=pool_size,
             max_overflow=16,
-            pool_pre_ping=True,
             pool_recycle=1800,
             connect_args={
                 "connect_timeout": 5,
@@ -119,40 +122,44 @@ class Database:
         )
         sqlalchemy.event.listen(self._engine, "do_connect", functools.partial(_sign, name))
         bound = functools.partial(_bound, timeout_seconds, idle_seconds)
-        sqlalchemy.event.listen(self._engine, "connect", bound)
+        # Before SQLAlchemy, which begins a transaction on the first connection to ask what server it is.
+        sqlalchemy.event.listen(self._engine, "connect", bound, insert=True)
 
     @contextmanager
     def transaction(
-        self, role: str | None, workspace_id: UUID | None = None, *, timeout_seconds: float | None = None
-    ) -> Iterator[Connection]:
+        self, role: str | None, workspace_id: UUID | None = None, *, timeout_seconds: float | None = None,
+        snapshot: bool = False, durable: bool = True,
+    ) -> Iterator[Connection]:  # fmt: skip
         """One transaction as `headworks_<role>` (None: as the user that logged in), in `workspace_id`.
 
         Committed when the block ends, rolled back when it raises. Driver errors leave it as the
         product's own errors. None as workspace sees no row that belongs to a workspace, unless a
-        policy of the role says otherwise.
+        policy of the role says otherwise. `snapshot`: it only reads, and sees the database as it was at
+        its beginning. Not `durable`: its commit returns before the disk has it, and a crash of the server
+        may take it back, until a durable one follows it.
         """
+        seconds = timeout_seconds or self._timeout_seconds
+        settings = (
+            f"headworks_{role}" if role else "none",
+            str(workspace_id or ""),
+            _milliseconds(seconds),
+            _milliseconds(self._idle_seconds),
+            durable,
+        )
+
+        def begin(connection: Any) -> None:
+            if snapshot:
+                connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
+            with connection.cursor() as cursor:
+                cursor.execute(_BEGIN, settings)
+            connection.answer_seconds = seconds + patience.GRACE_SECONDS
+
         with _translated():
-            pooled = self._connect()
+            pooled = self._take(begin)
         connection: Any = pooled.dbapi_connection
         backend = connection.info.backend_pid
-        seconds = timeout_seconds or self._timeout_seconds
         try:
-            connection.answer_seconds = seconds + patience.GRACE_SECONDS
             with _translated():
-                self._end_abandoned(connection)
-                with connection.cursor() as cursor:
-                    cursor.execute(
-                        "select set_config('role', %s, true),"
-                        " set_config('headworks.workspace_id', %s, true),"
-                        " set_config('statement_timeout', %s, true),"
-                        " set_config('idle_in_transaction_session_timeout', %s, true)",
-                        (
-                            f"headworks_{role}" if role else "none",
-                            str(workspace_id or ""),
-                            _milliseconds(seconds),
-                            _milliseconds(self._idle_seconds),
-                        ),
-                    )
                 yield connection
                 connection.commit()
         except BaseException:
@@ -164,22 +171,28 @@ class Database:
             raise
         finally:
             connection.answer_seconds = patience.IDLE_SECONDS
+            if snapshot and not connection.closed:
+                connection.set_session(isolation_level="DEFAULT", readonly="DEFAULT")
             pooled.close()  # back to the pool
 
     @contextmanager
     def statement(self) -> Iterator[Connection]:
         """A connection on which each statement is a transaction of its own, as the user that logged in.
 
-        One way to the server and back, where a transaction takes four. Driver errors leave it as the
-        product's own errors.
+        Driver errors leave it as the product's own errors.
         """
+
+        def begin(connection: Any) -> None:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute("select 1")
+            connection.answer_seconds = self._timeout_seconds + patience.GRACE_SECONDS
+
         with _translated():
-            pooled = self._connect()
+            pooled = self._take(begin)
         connection: Any = pooled.dbapi_connection
         backend = connection.info.backend_pid
         try:
-            connection.answer_seconds = self._timeout_seconds + patience.GRACE_SECONDS
-            connection.autocommit = True
             with _translated():
                 yield connection
             connection.autocommit = False
@@ -195,6 +208,28 @@ class Database:
             connection.answer_seconds = patience.IDLE_SECONDS
             pooled.close()
 
+    def _take(self, prepare: Callable[[Any], None]) -> sqlalchemy.PoolProxiedConnection:
+        """A connection of the pool, for which `prepare` has been done.
+
+        One that broke while it lay in the pool shows it there, and is replaced by another.
+        """
+        while True:
+            pooled = self._connect()
+            connection: Any = pooled.dbapi_connection
+            backend = connection.info.backend_pid
+            is_new = not pooled.info.get(_KNOWN)
+            pooled.info[_KNOWN] = True
+            try:
+                self._end_abandoned(connection)
+                prepare(connection)
+                return pooled
+            except BaseException as error:
+                pooled.invalidate()
+                pooled.close()
+                self._abandoned.add(backend)
+                if is_new or not isinstance(error, psycopg2.Error) or not _is_lost(error):
+                    raise
+
     def _connect(self) -> sqlalchemy.PoolProxiedConnection:
         try:
             return self._engine.raw_connection()
@@ -209,11 +244,11 @@ class Database:
         The server may not have heard of it: its timeouts do not end a COPY that waits for its client,
         and until it does end, the rows that it brought keep everybody else from bringing them.
         """
-        if self._abandoned:
+        if ended := list(self._abandoned):
             with connection.cursor() as cursor:
-                cursor.execute(_END_ABANDONED, (list(self._abandoned),))
+                cursor.execute(_END_ABANDONED, (ended,))
             connection.commit()
-            self._abandoned.clear()
+            self._abandoned.difference_update(ended)  # another thread may have added some meanwhile
 
     def end_backends(self, owner: str) -> None:
         """The server's processes of a process that is not heard of any more hold nothing.
@@ -233,6 +268,14 @@ class Database:
         self._engine.dispose()
 
 
+_KNOWN = "headworks: was in use before"
+_BEGIN = (
+    "select set_config('role', %s, true), set_config('headworks.workspace_id', %s, true),"
+    " set_config('statement_timeout', %s, true),"
+    " set_config('idle_in_transaction_session_timeout', %s, true),"
+    " set_config('synchronous_commit',"
+    "  case when %s then current_setting('synchronous_commit') else 'off' end, true)"
+)
 _END_BACKENDS = (
     "select pg_terminate_backend(pid) from pg_stat_activity"
     " where usename = session_user and pid <> pg_backend_pid() and "

@@ -13,12 +13,15 @@ import sqlalchemy
 
 from app.adapters import patience
 from app.kernel import errors
+from app.kernel.clock import SystemClock
 
 LOCK = 4_840_317
 """Key of the advisory lock under which one process migrates while others wait."""
 
 MIGRATE_SECONDS = 600.0
-"""As long may one step take, with the wait for another process's migration."""
+"""As long may one step take that does not say otherwise."""
+
+TURN_SECONDS = 0.2
 
 
 class NotMigrated(errors.Fatal):
@@ -36,13 +39,14 @@ class DatabaseUnreachable(errors.Fatal):
 def migrate(url: str) -> str:
     """The database has the schema of this release; returns its revision.
 
-    Safe when several processes call it at once. Waits at most 4 s for a lock and 60 s for one
-    statement, so that a migration never queues in front of a busy fleet.
+    Safe when several processes call it at once: each waits until no other migrates. Waits at most 4 s for a
+    lock and 60 s for one statement, so that a migration never queues in front of a busy fleet; an index that
+    is built beside it takes its time.
     """
     with _connect(url) as connection:
         driver: Any = connection.connection.dbapi_connection
         driver.answer_seconds = MIGRATE_SECONDS
-        connection.exec_driver_sql("select pg_advisory_lock(%s)", (LOCK,))
+        _wait_for_turn(connection)
         connection.exec_driver_sql("set lock_timeout = '4s'")
         connection.exec_driver_sql("set statement_timeout = '60s'")
         connection.commit()
@@ -56,6 +60,15 @@ def migrate(url: str) -> str:
             connection.exec_driver_sql("select pg_advisory_unlock(%s)", (LOCK,))
             connection.commit()
     return newest()
+
+
+def _wait_for_turn(connection: sqlalchemy.Connection) -> None:
+    # Asked again and again, without a transaction meanwhile: an index that is built beside the running
+    # fleet waits for every transaction, and must not wait for one that waits for it.
+    clock = SystemClock()
+    while not connection.exec_driver_sql("select pg_try_advisory_lock(%s)", (LOCK,)).scalar():
+        connection.rollback()
+        clock.sleep(TURN_SECONDS)
 
 
 def newest() -> str:

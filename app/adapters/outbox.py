@@ -41,8 +41,9 @@ def relay(db: database.Database, streams: signals.Streams) -> int:
 def _relay_batch(db: database.Database, streams: signals.Streams) -> int:
     with db.transaction("relay") as connection:
         events = list(_outbox.take_events(connection, limit=BATCH_EVENTS))
-        for event_id, topic, key, payload in events:
-            streams.publish(topic, key=key, payload=canonical_json(payload))
-            _outbox.mark_event_published(connection, event_id=event_id)
-            log.info("event_published", topic=topic, key=key)
+        if events:
+            streams.publish([(event.topic, event.key, canonical_json(event.payload)) for event in events])
+            _outbox.mark_events_published(connection, event_ids=[event.id for event in events])
+    for event in events:
+        log.info("event_published", topic=event.topic, key=event.key)
     return len(events)

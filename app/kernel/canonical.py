@@ -18,9 +18,10 @@ def canonical_json(value: Any) -> bytes:
     Decimals, dates and ids become text, decimals without trailing zeros (a JSON number would lose
     their digits in most readers). NaN and infinities are refused with ValueError.
     """
-    return json.dumps(
-        _plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode()
+    return _ENCODER.encode(_plain(value)).encode()
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def content_hash(value: Any) -> str:

@@ -108,7 +108,9 @@ def _judge(services: Services, request: intake.Request, found: Plan, file: Binar
     rejects = _Rejects()
     with _Heaps() as heaps:
         for staged in rows.read(file):
-            rejects.look_at(staged[-1]) if staged[-1].errors else heaps.add(staged[-1])
+            for row in staged:
+                if row.entity_type == "daily_metric":
+                    rejects.look_at(row) if row.errors else heaps.add(row)
         outcome = _settle_repeated_keys(heaps, rejects)
     by_code = rejects.by_code()
     counts = verdict.row_counts(rows.tally, outcome, by_code)

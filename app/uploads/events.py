@@ -8,7 +8,7 @@ from datetime import date
 from typing import Any
 from uuid import UUID
 
-from app.adapters import outbox
+from app.adapters import outbox, signals
 from app.adapters.database import Connection
 from app.kernel.canonical import canonical_json
 from app.uploads.audit import store as audit_store
@@ -71,26 +71,30 @@ def emit(conn: Connection, claim: Claim, payload: dict[str, Any]) -> int:
 
 def relay(services: Services) -> int:
     """Every committed event is on its stream; returns how many were published."""
-    published = outbox.relay(services.db, services.streams)
-    if published:
-        services.dispatch.send("uploads.audit")
-    return published
+    return outbox.relay(services.db, services.streams)
+
+
+def pass_on(services: Services) -> None:
+    """Every committed event is on its stream and stands in the audit log."""
+    if relay(services):
+        record_in_audit(services)
 
 
 def record_in_audit(services: Services) -> int:
     """Every published event stands in the audit log, once; returns how many arrived."""
 
-    def record(key: str, payload: bytes) -> None:
-        event = json.loads(payload)
+    def record(arrived: Sequence[signals.Event]) -> None:
         with services.db.transaction("relay") as conn:
-            audit_store.add_audit(
-                conn,
-                UUID(event["workspace_id"]),
-                UUID(event["upload_id"]),
-                action="event_received",
-                to_status=event["status"],
-                why=f"{event['metrics']['promoted_rows']} rows promoted",
-                detail={"event_key": key},
-            )
+            for key, payload in arrived:
+                event = json.loads(payload)
+                audit_store.add_audit(
+                    conn,
+                    UUID(event["workspace_id"]),
+                    UUID(event["upload_id"]),
+                    action="event_received",
+                    to_status=event["status"],
+                    why=f"{event['metrics']['promoted_rows']} rows promoted",
+                    detail={"event_key": key},
+                )
 
     return services.streams.consume(TOPIC, group=AUDIT_GROUP, consumer=services.owner_id, handle=record)

@@ -94,10 +94,10 @@ def take_in(services: Services, request: Request, file: BinaryIO) -> Receipt:
             return Receipt(earlier.id, earlier.status, earlier.duplicate_of, repeated=True)
         upload_id, repeated = earlier.id, True  # it was recorded, and its file is not stored yet
     # The record comes first: a file without one would never be found again.
-    retries.call(lambda: _store(services, request, upload_id, file), services.clock)
+    duplicate_of = retries.call(lambda: _store(services, request, upload_id, file), services.clock)
     log.info("upload_created", upload_id=str(upload_id), platform=request.platform)
     services.dispatch.send(TASKS["parse"])
-    return retries.call(lambda: _receipt(services, request, upload_id, repeated), services.clock)
+    return Receipt(upload_id, "pending", duplicate_of, repeated)
 
 
 def check_content(services: Services, file: BinaryIO) -> None:
@@ -130,11 +130,12 @@ def _record(services: Services, request: Request, upload_id: UUID) -> bool:
         )
 
 
-def _store(services: Services, request: Request, upload_id: UUID, file: BinaryIO) -> None:
+def _store(services: Services, request: Request, upload_id: UUID, file: BinaryIO) -> UUID | None:
+    """The file is stored, and the upload waits; returns the earlier upload of the same content."""
     file.seek(0)
     stored = services.blobs.put(f"uploads/{request.workspace_id}/{upload_id}", file)
     with services.db.transaction("intake", request.workspace_id) as conn:
-        store.set_upload_file(
+        return store.set_upload_file(
             conn,
             upload_id,
             file_url=stored.url,
@@ -150,9 +151,3 @@ def _earlier(services: Services, request: Request) -> Any:
             conn, workspace_id=request.workspace_id, key=request.idempotency_key
         )
         return store.get_upload(conn, upload_id)
-
-
-def _receipt(services: Services, request: Request, upload_id: UUID, repeated: bool) -> Receipt:
-    with services.db.transaction("intake", request.workspace_id) as conn:
-        upload = store.get_upload(conn, upload_id)
-    return Receipt(upload_id, "pending", upload.duplicate_of, repeated)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.adapters import queries
-from app.adapters.database import Connection
+from app.adapters.database import Connection, json_value
 from app.uploads.claims import Claim
 from app.uploads.resolve import Existing, Incoming, Place, place
 
@@ -55,27 +55,52 @@ ENTITY_TABLES = {
 }
 
 
+COUNTED = {**{kind: of.table for kind, of in ENTITY_TABLES.items()}, "daily_metric": "daily_metrics"}
+"""The production table that the rows of a type become rows of."""
+
+
+class Reached(NamedTuple):
+    """How far a promotion has come: everything up to this row of this type is committed."""
+
+    entity_type: str | None
+    row: int
+
+
+class Displaced(Exception):
+    """The promotion has come to another place than its worker thinks: a commit's answer was lost, or a
+    crash of the server took commits back. `reached` is where it stands.
+    """
+
+    def __init__(self, reached: Reached) -> None:
+        super().__init__(reached)
+        self.reached = reached
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was made of some staged rows: promoted and failed ones, and production rows written."""
+
+    promoted: int = 0
+    failed: int = 0
+    upserted: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.promoted + other.promoted, self.failed + other.failed, self.upserted + other.upserted
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class DailyBatch:
-    """What one batch of daily rows came to."""
+    """What one batch of daily rows came to; `unresolved_rows` are among the failed ones."""
 
-    promoted: int
-    failed: int
-    upserted: int
+    counts: Counts
     unresolved_rows: list[int]
 
 
 def lock_entities(conn: Connection, claim: Claim) -> None:
     """Names and ids of this client's platform are resolved by nobody else until the commit."""
     _sql.lock_entities(conn, **claim.scope)
-
-
-def promotion_progress(conn: Connection, claim: Claim) -> tuple[str | None, int]:
-    """Entity type and row up to which everything is committed."""
-    row = _sql.promotion_progress(conn, **claim.fence)
-    if row is None:
-        raise claim.lost
-    return row.promoting_type, row.promoting_row
 
 
 def staged_entities(
@@ -97,42 +122,57 @@ def find_entities(
     conn: Connection, claim: Claim, entity_type: str, wanted: Sequence[Incoming]
 ) -> list[Existing]:
     """Every production entity that one of the wanted might be."""
-    rows = ENTITY_TABLES[entity_type].find(
+    table = ENTITY_TABLES[entity_type]
+    # A name is one below its parents; of a campaign it is one by itself.
+    named = {
+        (entity.campaign_id, entity.ad_set_id, entity.name): entity
+        for entity in wanted
+        if entity.name and (entity.campaign_id is not None or not table.parents)
+    }.values()
+    rows = table.find(
         conn,
         **claim.scope,
         external_ids=list({entity.external_id for entity in wanted}),
-        names=list({entity.name for entity in wanted if entity.name}),
-        campaign_ids=list({entity.campaign_id for entity in wanted if entity.campaign_id}),
+        names=[entity.name for entity in named],
+        **{f"{parent}s": [getattr(entity, parent) for entity in named] for parent in table.parents},
     )
     return [Existing(**row._asdict()) for row in rows]
 
 
-def claimed_names(
-    conn: Connection, claim: Claim, entity_type: str, existing: Sequence[Existing]
-) -> dict[Place, int]:
-    """How many platform ids of the whole upload claim each name that is known by name alone."""
-    names = list({known.name for known in existing if known.id_source == "name" and known.name})
+def claimed_names(conn: Connection, claim: Claim, entity_type: str, names: Sequence[str]) -> dict[Place, int]:
+    """How many platform ids of the whole upload claim each of these names, in each place."""
     if not names:
         return {}
-    rows = _sql.claimed_names(conn, **claim.staging, entity_type=entity_type, names=names)
+    rows = _sql.claimed_names(conn, **claim.staging, entity_type=entity_type, names=list(names))
     return {place(row.campaign_id, row.ad_set_id, row.name): row.ids for row in rows}
 
 
 def create_entities(
     conn: Connection, claim: Claim, entity_type: str, new: Sequence[Incoming]
 ) -> dict[str, int]:
-    """The entities stand in production; external id → production id."""
+    """The entities stand in production as this upload says they are; external id → production id."""
     if not new:
         return {}
     rows = ENTITY_TABLES[entity_type].create(
         conn,
         **claim.scope,
+        **_attributes(entity_type, new),
         external_ids=[entity.external_id for entity in new],
         id_sources=[entity.id_source for entity in new],
         upload_id=claim.upload_id,
         as_of=claim.created_at,
     )
     return {row.external_id: row.id for row in rows}
+
+
+def _attributes(entity_type: str, entities: Sequence[Incoming]) -> dict[str, list[Any]]:
+    parents = ENTITY_TABLES[entity_type].parents
+    return {
+        "names": [entity.name for entity in entities],
+        "statuses": [entity.status for entity in entities],
+        "accounts": [entity.account for entity in entities],
+        **{f"{name}s": [getattr(entity, name) for entity in entities] for name in parents},
+    }
 
 
 def adopt_entities(conn: Connection, claim: Claim, entity_type: str, adopted: Mapping[int, str]) -> None:
@@ -145,18 +185,12 @@ def describe_entities(conn: Connection, claim: Claim, entity_type: str, said: Ma
     """The newest attributes of each entity stand; production id → what this upload says."""
     if not said:
         return
-    table = ENTITY_TABLES[entity_type]
-    entities = list(said.values())
-    parents = {f"{name}s": [getattr(entity, name) for entity in entities] for name in table.parents}
-    table.describe(
+    ENTITY_TABLES[entity_type].describe(
         conn,
         ids=list(said),
-        names=[entity.name for entity in entities],
-        statuses=[entity.status for entity in entities],
-        accounts=[entity.account for entity in entities],
+        **_attributes(entity_type, list(said.values())),
         upload_id=claim.upload_id,
         as_of=claim.created_at,
-        **parents,
     )
 
 
@@ -169,6 +203,8 @@ def save_resolutions(
         conn,
         **claim.staging,
         entity_type=entity_type,
+        first_row=min(resolved),
+        last_row=max(resolved),
         row_indexes=list(resolved),
         resolved_ids=list(resolved.values()),
         error_codes=[codes.get(row_index) for row_index in resolved],
@@ -188,14 +224,6 @@ def add_warning(conn: Connection, claim: Claim, code: str) -> None:
     _sql.add_warning(conn, **claim.fence, code=code)
 
 
-def next_daily_rows(conn: Connection, claim: Claim, *, after_row: int, limit: int) -> int | None:
-    """Index of the last row of the next batch, or None when no row is left."""
-    row = _sql.next_daily_rows(
-        conn, **claim.staging, after_row=after_row, limit=limit, only_failed=claim.only_failed
-    )
-    return None if row.last_row is None else int(row.last_row)
-
-
 def promote_daily_metrics(conn: Connection, claim: Claim, *, after_row: int, last_row: int) -> DailyBatch:
     """The staged days of this range stand in production, each metric with its newest number."""
     row = _sql.promote_daily_metrics(
@@ -207,7 +235,8 @@ def promote_daily_metrics(conn: Connection, claim: Claim, *, after_row: int, las
         last_row=last_row,
         only_failed=claim.only_failed,
     )
-    return DailyBatch(row.promoted, row.failed, row.upserted, list(row.unresolved_rows or ()))
+    counts = Counts(row.promoted, row.failed, row.upserted)
+    return DailyBatch(counts, list(row.unresolved_rows or ()))
 
 
 def clear_promotion_errors(conn: Connection, claim: Claim, *, after_row: int, last_row: int) -> None:
@@ -247,29 +276,36 @@ def fail_entity_batch(
 
 
 def set_promoting(
-    conn: Connection,
-    claim: Claim,
-    *,
-    entity_type: str,
-    last_row: int,
-    counted: str,
-    upserted_rows: int,
-    promoted: int = 0,
-    failed: int = 0,
-) -> None:
-    """Everything up to this row is promoted once this transaction commits."""
-    rows = _sql.set_promoting(
+    conn: Connection, claim: Claim, before: Reached, after: Reached, written: Mapping[str, Counts]
+) -> Any:
+    """The promotion has come from one place to the next once this transaction commits.
+
+    `written`: what was made of the rows of each type. Displaced when it is not at the first place. Returns
+    the upload's valid_rows, promoted_rows and failed_rows.
+    """
+    total = sum(written.values(), Counts())
+    upserted = {COUNTED[kind]: counts.upserted for kind, counts in written.items()}
+    row = _sql.set_promoting(
         conn,
         **claim.fence,
-        entity_type=entity_type,
-        last_row=last_row,
-        counted=counted,
-        upserted_rows=upserted_rows,
-        promoted=promoted,
-        failed=failed,
+        before_type=before.entity_type,
+        before_row=before.row,
+        entity_type=after.entity_type,
+        last_row=after.row,
+        promoted=total.promoted,
+        failed=total.failed,
+        upserted=json_value(upserted),
     )
-    if not rows:
+    if row is None:
+        raise Displaced(_reached(conn, claim))
+    return row
+
+
+def _reached(conn: Connection, claim: Claim) -> Reached:
+    row = _sql.promotion_progress(conn, **claim.fence)
+    if row is None:
         raise claim.lost
+    return Reached(*row)
 
 
 def affected_dates(conn: Connection, claim: Claim) -> list[date]:

@@ -1,289 +1,260 @@
-"""Promotion: from staging to the production tables, in batches, each once (D6.6 §8, PromotionWorker)."""
+"""Promotion: from staging to the production tables, in batches, each once (D6.6 §8, PromotionWorker).
+
+How far it has come stands with the upload, and each batch moves that on from where the batch began. One
+that finds it elsewhere, after a commit whose answer was lost or that a crash took back, is undone, and
+the promotion goes on from there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
 
-from app.adapters import database, logs, metrics, retries
+from app.adapters import logs, metrics, retries
 from app.adapters.database import Connection
 from app.kernel import errors, retry
-from app.uploads import events, production_store, store, work
+from app.kernel.retry import Final
+from app.uploads import batches, events, production_store, store, work
+from app.uploads.batches import DAYS, Batch
 from app.uploads.claims import Claim
 from app.uploads.leases import Lease
-from app.uploads.production_store import ENTITY_TABLES
-from app.uploads.resolve import Incoming, resolve
+from app.uploads.production_store import Counts, Displaced, Reached
 from app.uploads.services import Services
 from app.uploads.states import PROMOTION_BATCH_ROWS
 from app.uploads.webhooks import deliver
 
 log = logs.get(__name__)
 
-ORDER = (*ENTITY_TABLES, "daily_metric")
-"""Parents before children, facts last."""
+LANES = 2
+"""Batches of days that are written side by side, each by a process of the server's."""
 
-DAILY_TABLE = "daily_metrics"
+PLACE_SECONDS = 0.03
+"""So much later a place that is free among a workspace's active uploads may be told of."""
+
+Write = Callable[[Connection, Claim, Batch], Counts]
 
 
 def promote_upload(services: Services, claim: Claim, lease: Lease) -> None:
     """Every valid row is in production or explained, and the upload is completed or partial."""
-    reached, row = retries.call(lambda: _progress(services, claim), services.clock)
-    for entity_type in ORDER[ORDER.index(reached or ORDER[0]) :]:
-        after_row: int | None = row if entity_type == reached else -1
-        while after_row is not None:
-            lease.check()
-            after_row = _promote_batch(services, claim, entity_type, after_row)
-    webhooks = retries.call(lambda: _finish(services, claim), services.clock)
+    promotion = Promotion(services, claim, lease)
+    while promotion.end is None:
+        lease.check()
+        promotion.go_on()
     services.dispatch.send("uploads.relay")
-    if webhooks:
+    if promotion.end.webhooks:
         services.dispatch.send(deliver.TASK)
-    work.wake_others(services)
+    if promotion.end.others_wait:
+        services.dispatch.send(work.TASKS["parse"], within=PLACE_SECONDS)
 
 
-def _promote_batch(services: Services, claim: Claim, entity_type: str, after_row: int) -> int | None:
-    """One batch stands in production; returns its last row, None when there was nothing left.
+@dataclass(frozen=True, slots=True)
+class End:
+    """How the upload ended, how many webhooks tell of it, and whether its place is wanted."""
 
-    A batch that keeps giving way to other transactions is failed, and the next one is tried.
+    status: str
+    webhooks: int
+    others_wait: bool
+
+
+class _Refused(Exception):
+    """Something of what was to be written at once came to nothing: it is to be tried by itself.
+
+    `at` is how far the promotion had come before it, `error` what the database said.
     """
-    promote = _promote_days if entity_type == "daily_metric" else _promote_entities
-    try:
-        return retries.call(lambda: promote(services, claim, entity_type, after_row), services.clock)
-    except errors.Transient as error:
-        if retry.policy_for(error).final is not retry.Final.FAIL_BATCH:
+
+    def __init__(self, at: Reached, error: errors.HeadworksError) -> None:
+        super().__init__(at, error)
+        self.at, self.error = at, error
+
+
+class Promotion:
+    """One promotion of one upload; `end` is there when it has come to its end."""
+
+    def __init__(self, services: Services, claim: Claim, lease: Lease) -> None:
+        self.end: End | None = None
+        self._services, self._claim, self._lease = services, claim, lease
+        self._reached = Reached(claim.promoting_type, claim.promoting_row)
+
+    def go_on(self) -> None:
+        """The next batches are committed, each once."""
+        days_left = self._claim.staged_rows - 1 - self._reached.row
+        try:
+            if self._reached.entity_type == DAYS and days_left > LANES * PROMOTION_BATCH_ROWS:
+                self._write_side_by_side()
+            else:
+                self._write_together()
+        except Displaced as elsewhere:
+            self._reached = elsewhere.reached
+
+    def _write_together(self) -> None:
+        """Small batches are committed as one, with the end of the upload when nothing is left."""
+        try:
+            self._reached, self.end = self._call(self._reached, batches.write, rows=PROMOTION_BATCH_ROWS)
+        except _Refused as refused:
+            while self._reached != refused.at:
+                self._reached, self.end = self._write_alone(self._reached)
+            self._reached, self.end = self._write_alone(self._reached, failed=refused.error)
+
+    def _write_alone(
+        self, reached: Reached, turn: Turn | None = None, *, failed: errors.HeadworksError | None = None
+    ) -> tuple[Reached, End | None]:
+        """The next batch is committed, without the rows that the database refuses.
+
+        A batch that keeps giving way to other transactions is failed, and the next one is tried. `failed`:
+        what it gave way to a moment ago.
+        """
+        try:
+            return self._call(reached, batches.write_what_can_be, turn=turn, failed=failed)
+        except errors.Transient as error:
+            if retry.policy_for(error).final is not Final.FAIL_BATCH:
+                raise
+            code = error.code
+        log.warning("batch_failed", upload_id=str(self._claim.upload_id), after_row=reached.row, code=code)
+        return self._call(reached, functools.partial(batches.fail, code=code), turn=turn)
+
+    def _call(
+        self,
+        reached: Reached,
+        write: Write,
+        *,
+        rows: int = 1,
+        turn: Turn | None = None,
+        failed: errors.HeadworksError | None = None,
+    ) -> tuple[Reached, End | None]:
+        """Batches of so many rows at least are committed; how far it has come, and the upload's end."""
+
+        def attempt() -> tuple[int, Reached, End | None]:
+            return self._attempt(reached, write, rows, turn)
+
+        promoted, reached, end = retries.call(attempt, self._services.clock, failed=failed)
+        metrics.rows_promoted.inc(promoted)
+        if end is not None:
+            metrics.uploads_finished.labels(end.status).inc()
+        return reached, end
+
+    def _attempt(
+        self, reached: Reached, write: Write, rows: int, turn: Turn | None
+    ) -> tuple[int, Reached, End | None]:
+        begin, taken, nothing_left = reached, 0, False
+        written: dict[str, Counts] = {}
+        end: End | None = None
+        # What a crash of the server takes back is missed by the next batch, and by the end at last.
+        durable = turn is None
+        try:
+            with self._services.db.transaction("promote", self._claim.workspace_id, durable=durable) as conn:
+                for batch in batches.after(conn, self._claim, reached):
+                    counts = write(conn, self._claim, batch)
+                    written[batch.entity_type] = written.get(batch.entity_type, Counts()) + counts
+                    reached, taken = batch.reached, taken + batch.rows
+                    if taken >= rows or counts.failed:  # what failed is told, even if the end fails, too
+                        break
+                else:
+                    nothing_left = True
+                if turn is not None:
+                    turn.wait_for(begin)
+                upload = production_store.set_promoting(conn, self._claim, begin, reached, written)
+                if nothing_left:
+                    end = _finish(self._services, conn, self._claim, upload)
+        except errors.HeadworksError as error:
+            final = retry.policy_for(error).final
+            if write is batches.write and (isinstance(error, errors.RowError) or final is Final.FAIL_BATCH):
+                raise _Refused(reached, error) from error
             raise
-        code = error.code
-    log.warning("batch_failed", upload_id=str(claim.upload_id), after_row=after_row, code=code)
-    return retries.call(lambda: _fail_batch(services, claim, entity_type, after_row, code), services.clock)
+        return sum(counts.promoted for counts in written.values()), reached, end
+
+    # -- many days
+
+    def _write_side_by_side(self) -> None:
+        """The days are committed in file order, while several batches are written at a time."""
+        turn = Turn(self._reached)
+        rows = iter(range(self._reached.row, self._claim.staged_rows - 1, PROMOTION_BATCH_ROWS))
+        with ThreadPoolExecutor(LANES, "promote") as lanes:
+            for _ in range(LANES):
+                lanes.submit(self._run_lane, rows, turn)
+        self._reached = turn.reached
+        if turn.error is not None:
+            raise turn.error
+
+    def _run_lane(self, rows: Iterator[int], turn: Turn) -> None:
+        try:
+            for row in rows:
+                if turn.error is not None:
+                    return
+                self._lease.check()
+                reached = Reached(DAYS, row)
+                try:
+                    after, _ = self._call(reached, batches.write, turn=turn)
+                except _Refused as refused:
+                    after, _ = self._write_alone(reached, turn, failed=refused.error)
+                turn.pass_on(after)
+        except BaseException as error:  # also the wish to stop: it is for whoever waits for the lanes
+            turn.end(error)
 
 
-def _progress(services: Services, claim: Claim) -> tuple[str | None, int]:
-    with services.db.transaction("promote", claim.workspace_id) as conn:
-        return production_store.promotion_progress(conn, claim)
+class Turn:
+    """Whose turn it is to commit: `reached` is how far the upload has come, `error` what ended it."""
+
+    def __init__(self, reached: Reached) -> None:
+        self.reached = reached
+        self.error: BaseException | None = None
+        self._condition = threading.Condition()
+
+    def wait_for(self, reached: Reached) -> None:
+        """Returns when everything before is committed; raises what kept it from being so."""
+        with self._condition:
+            self._condition.wait_for(lambda: self.error is not None or self.reached == reached)
+            if self.reached != reached:
+                raise _Over from self.error
+
+    def pass_on(self, reached: Reached) -> None:
+        """So far everything is committed."""
+        with self._condition:
+            self.reached = reached
+            self._condition.notify_all()
+
+    def end(self, error: BaseException) -> None:
+        """Nobody commits any more; the first error is the one that counts."""
+        with self._condition:
+            self.error = self.error or error
+            self._condition.notify_all()
 
 
-def _done_before(conn: Connection, claim: Claim, entity_type: str, after_row: int) -> int | None:
-    """Last row of a batch whose commit went through although its answer was lost, or None."""
-    reached, row = production_store.promotion_progress(conn, claim)
-    return row if reached == entity_type and row > after_row else None
+class _Over(Exception):
+    """A batch before this one was not committed, so this one is not, either."""
 
 
-# -- campaigns, ad sets, ads
-
-
-def _promote_entities(services: Services, claim: Claim, entity_type: str, after_row: int) -> int | None:
-    with services.db.transaction("promote", claim.workspace_id) as conn:
-        if (done := _done_before(conn, claim, entity_type, after_row)) is not None:
-            return done
-        incoming = production_store.staged_entities(
-            conn, claim, entity_type, after_row=after_row, limit=PROMOTION_BATCH_ROWS
+def _finish(services: Services, conn: Connection, claim: Claim, counts: Any) -> End:
+    """The upload is terminal, and its event leaves with the same commit."""
+    dates = production_store.affected_dates(conn, claim)
+    if (missing := counts.valid_rows - counts.promoted_rows - counts.failed_rows) > 0:
+        raise errors.Fatal(
+            f"{missing} rows that were read are not in staging any more. Upload the file again.",
+            code="staging_lost",
         )
-        if not incoming:
-            return None
-        production_store.lock_entities(conn, claim)
-        upserted = _write_entities(conn, claim, entity_type, incoming)
-        last_row = incoming[-1].row_index
-        production_store.set_promoting(
-            conn,
-            claim,
-            entity_type=entity_type,
-            last_row=last_row,
-            counted=ENTITY_TABLES[entity_type].table,
-            upserted_rows=upserted,
-        )
-    return last_row
-
-
-def _write_entities(conn: Connection, claim: Claim, entity_type: str, incoming: Sequence[Incoming]) -> int:
-    """How many entities were written; one that the database refuses is marked with the reason.
-
-    When the database refuses the batch, its halves are tried, until what it refuses stands alone.
-    """
-    try:
-        return database.savepoint(conn, lambda: _resolve_and_write(conn, claim, entity_type, incoming))
-    except errors.RowError as error:
-        if len(incoming) > 1:
-            middle = len(incoming) // 2
-            left = _write_entities(conn, claim, entity_type, incoming[:middle])
-            return left + _write_entities(conn, claim, entity_type, incoming[middle:])
-        production_store.forget_missing(conn, claim)
-        row = incoming[0].row_index
-        log.warning("entity_failed", upload_id=str(claim.upload_id), row=row, code=error.code)
-        production_store.save_resolutions(conn, claim, entity_type, {row: None}, codes={row: error.code})
-        return 0
-
-
-def _resolve_and_write(conn: Connection, claim: Claim, entity_type: str, incoming: Sequence[Incoming]) -> int:
-    existing = production_store.find_entities(conn, claim, entity_type, incoming)
-    claims = production_store.claimed_names(conn, claim, entity_type, existing)
-    decided = resolve(incoming, existing, claims)
-    production_store.adopt_entities(conn, claim, entity_type, decided.adopted)
-    new = production_store.create_entities(conn, claim, entity_type, list(decided.created.values()))
-    ids = {
-        entity.row_index: decided.known.get(entity.row_index) or new.get(entity.external_id)
-        for entity in incoming
-    }
-    said: dict[int, Incoming] = {}
-    for entity in incoming:
-        if (production_id := ids[entity.row_index]) is not None:
-            said[production_id] = _with_what_was_said(entity, said.get(production_id))
-    production_store.describe_entities(conn, claim, entity_type, said)
-    production_store.save_resolutions(conn, claim, entity_type, ids, codes=decided.failed)
-    return len(said)
-
-
-def _with_what_was_said(entity: Incoming, before: Incoming | None) -> Incoming:
-    """The later of two rows about one entity, with what only the earlier one says."""
-    if before is None:
-        return entity
-    return Incoming(
-        entity.row_index,
-        entity.external_id,
-        entity.id_source,
-        name=entity.name or before.name,
-        status=entity.status or before.status,
-        account=entity.account or before.account,
-        campaign_id=entity.campaign_id or before.campaign_id,
-        ad_set_id=entity.ad_set_id or before.ad_set_id,
+    if counts.failed_rows and not counts.promoted_rows:
+        raise errors.Fatal("Not one row could be promoted.", code="promotion_failed")
+    status = "partial" if counts.failed_rows else "completed"
+    emits, webhooks = events.is_emitted(status, counts.promoted_rows), 0
+    final = store.finish_promotion(
+        conn,
+        claim,
+        status=status,
+        affected_dates=dates,
+        emits_event=emits,
+        code="rows_failed" if counts.failed_rows else None,
+        sentence=f"{counts.failed_rows} rows could not be promoted." if counts.failed_rows else None,
     )
-
-
-# -- daily metrics
-
-
-def _promote_days(services: Services, claim: Claim, entity_type: str, after_row: int) -> int | None:
-    with services.db.transaction("promote", claim.workspace_id) as conn:
-        if (done := _done_before(conn, claim, entity_type, after_row)) is not None:
-            return done
-        last_row = production_store.next_daily_rows(
-            conn, claim, after_row=after_row, limit=PROMOTION_BATCH_ROWS
-        )
-        if last_row is None:
-            return None
-        promoted, failed, upserted = _write_days(conn, claim, after_row, last_row)
-        production_store.set_promoting(
-            conn,
-            claim,
-            entity_type=entity_type,
-            last_row=last_row,
-            counted=DAILY_TABLE,
-            upserted_rows=upserted,
-            promoted=promoted,
-            failed=failed,
-        )
-    metrics.rows_promoted.inc(promoted)
-    return last_row
-
-
-def _write_days(conn: Connection, claim: Claim, after_row: int, last_row: int) -> tuple[int, int, int]:
-    """Rows promoted, rows failed, production rows written, of one range of staging rows.
-
-    When the database refuses the range, its halves are tried, until a row that fails stands alone.
-    """
-    try:
-        batch = database.savepoint(
-            conn,
-            lambda: production_store.promote_daily_metrics(
-                conn, claim, after_row=after_row, last_row=last_row
-            ),
-        )
-    except errors.RowError as error:
-        if last_row - after_row > 1:
-            middle = (after_row + last_row) // 2
-            left = _write_days(conn, claim, after_row, middle)
-            right = _write_days(conn, claim, middle, last_row)
-            return (left[0] + right[0], left[1] + right[1], left[2] + right[2])
-        if isinstance(error, errors.ForeignKeyMissing) and production_store.forget_missing(conn, claim):
-            return _write_day_without(conn, claim, last_row)
-        log.warning("row_failed", upload_id=str(claim.upload_id), row=last_row, code=error.code)
-        return 0, production_store.fail_daily_row(conn, claim, last_row, error.code), 0
-    if claim.only_failed:
-        production_store.clear_promotion_errors(conn, claim, after_row=after_row, last_row=last_row)
-    if batch.unresolved_rows:
-        production_store.explain_unresolved(conn, claim, batch.unresolved_rows)
-    return batch.promoted, batch.failed, batch.upserted
-
-
-def _write_day_without(conn: Connection, claim: Claim, row: int) -> tuple[int, int, int]:
-    """The day stands without a reference that is gone, and is warned of, or is refused (D6.6 §6.1)."""
-    counts = _write_days(conn, claim, row - 1, row)
-    promoted, *_ = counts
-    if promoted:
-        production_store.add_warning(conn, claim, "reference_missing")
-    return counts
-
-
-# -- batches that fail
-
-
-def _fail_batch(services: Services, claim: Claim, entity_type: str, after_row: int, code: str) -> int | None:
-    """The batch is passed over; its rows are marked with the reason."""
-    failed = 0
-    with services.db.transaction("promote", claim.workspace_id) as conn:
-        if entity_type == "daily_metric":
-            last_row = production_store.next_daily_rows(
-                conn, claim, after_row=after_row, limit=PROMOTION_BATCH_ROWS
-            )
-        else:
-            incoming = production_store.staged_entities(
-                conn, claim, entity_type, after_row=after_row, limit=PROMOTION_BATCH_ROWS
-            )
-            last_row = incoming[-1].row_index if incoming else None
-        if last_row is None:
-            return None
-        if entity_type == "daily_metric":
-            failed = production_store.fail_daily_batch(
-                conn, claim, after_row=after_row, last_row=last_row, code=code
-            )
-        else:
-            production_store.fail_entity_batch(
-                conn, claim, entity_type, after_row=after_row, last_row=last_row, code=code
-            )
-        production_store.set_promoting(
-            conn,
-            claim,
-            entity_type=entity_type,
-            last_row=last_row,
-            counted=DAILY_TABLE,
-            upserted_rows=0,
-            failed=failed,
-        )
-    return last_row
-
-
-# -- the end
-
-
-def _finish(services: Services, claim: Claim) -> int:
-    """The upload is terminal, and its event leaves with the same commit; returns for how many webhooks."""
-    with services.db.transaction("promote", claim.workspace_id) as conn:
-        dates = production_store.affected_dates(conn, claim)
-        counts = store.get_upload(conn, claim.upload_id)
-        if (missing := counts.valid_rows - counts.promoted_rows - counts.failed_rows) > 0:
-            raise errors.Fatal(
-                f"{missing} rows that were read are not in staging any more. Upload the file again.",
-                code="staging_lost",
-            )
-        if counts.failed_rows and not counts.promoted_rows:
-            raise errors.Fatal("Not one row could be promoted.", code="promotion_failed")
-        status = "partial" if counts.failed_rows else "completed"
-        emits, webhooks = events.is_emitted(status, counts.promoted_rows), 0
-        sentence = f"{counts.failed_rows} rows could not be promoted." if counts.failed_rows else None
-        final = store.finish_promotion(
-            conn,
+    if emits:
+        event = events.ingestion_complete(
             claim,
             status=status,
+            final=final,
             affected_dates=dates,
-            emits_event=emits,
-            code="rows_failed" if counts.failed_rows else None,
-            sentence=sentence,
+            timestamp=services.clock.now().isoformat(),
         )
-        if emits:
-            now = services.clock.now().isoformat()
-            webhooks = events.emit(
-                conn,
-                claim,
-                events.ingestion_complete(
-                    claim, status=status, final=final, affected_dates=dates, timestamp=now
-                ),
-            )
-    metrics.uploads_finished.labels(status).inc()
-    return webhooks
+        webhooks = events.emit(conn, claim, event)
+    return End(status, webhooks, others_wait=final.others_wait)

@@ -63,6 +63,23 @@ class Resolution:
     failed: dict[int, str] = field(default_factory=dict)  # row_index → code
 
 
+def names_at_stake(incoming: Sequence[Incoming], existing: Sequence[Existing]) -> list[str]:
+    """The names known by name alone that an id of the upload may take over."""
+    known = {found.external_id for found in existing}
+    wanted = {
+        entity.place
+        for entity in incoming
+        if entity.id_source == "platform" and entity.external_id not in known
+    }
+    return list(
+        {
+            found.name
+            for found in existing
+            if found.id_source == "name" and found.name and found.place in wanted
+        }
+    )
+
+
 def resolve(
     incoming: Sequence[Incoming], existing: Sequence[Existing], claims: Mapping[Place, int]
 ) -> Resolution:

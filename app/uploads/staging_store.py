@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from itertools import groupby
@@ -18,27 +19,43 @@ from app.uploads.reading.entities import Staged
 
 _sql = queries.load("uploads")
 
-BLOCK_ROWS = 250
-"""Rows handed to the server at once: it works on one block while the next is made."""
-
 _COPY_BEGIN = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 _COPY_END = struct.pack("!h", -1)
 _POSTGRES_EPOCH = date(2000, 1, 1)
 
 
+class Supply:
+    """Staging rows that are made some at a time, and taken some others."""
+
+    def __init__(self, made: Iterator[list[Staged]]) -> None:
+        self._made = made
+        self._left: list[Staged] = []
+
+    def take(self, source_rows: int) -> list[Staged]:
+        """The next rows, of up to so many rows of the file; none at its end."""
+        rows = self._left or next(self._made, [])
+        end = rows[0].row_index + source_rows if rows else 0
+        if rows and rows[-1].row_index >= end:
+            cut = bisect.bisect_left(rows, end, key=lambda row: row.row_index)
+            self._left = rows[cut:]
+            return rows[:cut]
+        self._left = []
+        return rows
+
+
 class ChunkFeed:
     """The next chunk of staging rows as a file that COPY reads, made while it is read.
 
-    After a failed COPY it can be read again from its beginning.
+    It has `limit` rows of the file, or what is left of it. After a failed COPY it can be read again from
+    its beginning.
     """
 
-    def __init__(self, claim: Claim, rows: Iterator[list[Staged]], *, limit: int) -> None:
+    def __init__(self, claim: Claim, rows: Supply, *, limit: int) -> None:
         self.first_row = self.last_row = -1
         self.exhausted = False
         self.has_entities = False
         self._rows, self._limit = rows, limit
         self._pack = _packer(claim)
-        self._taken = 0
         self._blocks: list[bytes] = []
         self._at = 0
         self._error: BaseException | None = None
@@ -66,59 +83,63 @@ class ChunkFeed:
     def _make_block(self) -> bool:
         if self._blocks and self._done:
             return False
-        block: list[bytes] = [] if self._blocks else [_COPY_BEGIN]
-        for _ in range(min(BLOCK_ROWS, self._limit - self._taken)):
-            staged = next(self._rows, None)
-            if staged is None:
-                self.exhausted = True
-                break
-            self._taken += 1
-            block.extend(map(self._pack, staged))
-            self.has_entities = self.has_entities or len(staged) > 1
+        block = b"" if self._blocks else _COPY_BEGIN
+        staged = self._rows.take(self._limit - self.source_rows)
+        if not staged:
+            self.exhausted = True
+        else:
+            self.first_row = staged[0].row_index if self.empty else self.first_row
             self.last_row = staged[-1].row_index
-            self.first_row = self.first_row if self.first_row >= 0 else self.last_row
+            # More staging rows than source rows: some of them are entities.
+            self.has_entities = self.has_entities or len(staged) > self.last_row - staged[0].row_index + 1
+            block += self._pack(staged)
         if self._done:
-            block.append(_COPY_END)
-        self._blocks.append(b"".join(block))
+            block += _COPY_END
+        self._blocks.append(block)
         return True
 
     @property
     def _done(self) -> bool:
-        return self.exhausted or self._taken >= self._limit
+        return self.exhausted or self.source_rows >= self._limit
 
     @property
     def empty(self) -> bool:
-        return self._taken == 0
+        return self.first_row < 0
+
+    @property
+    def source_rows(self) -> int:
+        """How many rows of the file it has."""
+        return 0 if self.empty else self.last_row - self.first_row + 1
 
 
-def _packer(claim: Claim) -> Any:
-    """A function from a staged row to its bytes in PostgreSQL's binary COPY format."""
+def _packer(claim: Claim) -> Callable[[list[Staged]], bytes]:
+    """A function from staging rows to their bytes in PostgreSQL's binary COPY format.
+
+    What most rows have alike comes first, as one piece.
+    """
     begin = (
-        struct.pack("!hi", 9, 16)
-        + claim.upload_id.bytes
-        + struct.pack("!i", 16)
-        + claim.workspace_id.bytes
-        + struct.pack("!i", 4)
-    )
-    types = {kind: _text(kind) for kind in ("campaign", "ad_set", "ad", "daily_metric")}
-    end = struct.pack("!ii", 4, (claim.staged_on - _POSTGRES_EPOCH).days)
-    valid = _text("valid") + struct.pack("!i", -1) + end
-    invalid = _text("invalid")
-    integer = struct.Struct("!i").pack
+        struct.pack("!hi", 9, 16) + claim.upload_id.bytes
+        + struct.pack("!i", 16) + claim.workspace_id.bytes
+        + struct.pack("!ii", 4, (claim.staged_on - _POSTGRES_EPOCH).days)
+    )  # fmt: skip
+    types = {kind: begin + _text(kind) for kind in ("campaign", "ad_set", "ad", "daily_metric")}
+    valid = {kind: known + _text("valid") + struct.pack("!i", -1) for kind, known in types.items()}
+    numbers = struct.Struct("!iii").pack
+    json_header = struct.Struct("!iB").pack
 
-    def pack(row: Staged) -> bytes:
-        key, raw = row.key_hash.encode(), row.raw.encode()
-        parts = [
-            begin, integer(row.row_index), types[row.entity_type], integer(len(key)), key,
-            integer(len(raw) + 1), b"\x01", raw,
-        ]  # fmt: skip
-        if row.errors is None:
-            parts.append(valid)
-        else:
-            why = row.errors.encode()
-            parts += [invalid, integer(len(why) + 1), b"\x01", why, end]
+    def pack(rows: list[Staged]) -> bytes:
+        parts: list[bytes] = []
+        for kind, row_index, key_hash, raw, errors in rows:
+            if errors is None:
+                parts.append(valid[kind])
+            else:
+                why = errors.encode()
+                parts += (types[kind], invalid, json_header(len(why) + 1, 1), why)
+            key, body = key_hash.encode(), raw.encode()
+            parts += (numbers(4, row_index, len(key)), key, json_header(len(body) + 1, 1), body)
         return b"".join(parts)
 
+    invalid = _text("invalid")
     return pack
 
 
@@ -139,14 +160,8 @@ def staged_rows(conn: Connection, claim: Claim) -> int:
     return int(found)
 
 
-def last_staged_row(conn: Connection, claim: Claim) -> int:
-    """Index of the last source row that is staged, -1 when none is (D6.6 §6.4)."""
-    found = _sql.last_staged_row(conn, **claim.staging)
-    return -1 if found is None else int(found)
-
-
 def copy_chunk(conn: Connection, claim: Claim, feed: ChunkFeed) -> None:
-    """The chunk is staged, unless another worker has the upload by now."""
+    """The chunk is staged, once a write that names the claim follows in the same transaction."""
     feed.rewind()
     with conn.cursor() as cursor:
         partition = f"staging_rows_{claim.staged_on:%Y%m%d}"
@@ -160,38 +175,51 @@ def copy_chunk(conn: Connection, claim: Claim, feed: ChunkFeed) -> None:
         return
     if feed.has_entities:
         _sql.add_resolutions(conn, **claim.staging, first_row=feed.first_row, last_row=feed.last_row)
-    if not _sql.set_staged_rows(conn, **claim.fence, staged_rows=feed.last_row + 1):
+
+
+def set_staged(conn: Connection, claim: Claim, *, before: int, rows: int, report: Mapping[str, Any]) -> None:
+    """So many source rows are staged where it were `before`, and this was recognised in the file."""
+    found = json_value(dict(report))
+    if not _sql.set_staged(conn, **claim.fence, before=before, staged_rows=rows, report=found):
         raise claim.lost
 
 
-def set_report(conn: Connection, claim: Claim, report: Mapping[str, Any]) -> None:
-    """What was recognised in the file is kept with the upload."""
-    if not _sql.set_report(conn, **claim.fence, report=json_value(dict(report))):
-        raise claim.lost
+def repeated_keys(conn: Connection, claim: Claim, keys: Sequence[str]) -> Iterator[list[KeyRow]]:
+    """The rows of each of these natural keys that stands more than once, in file order.
 
-
-def repeated_keys(conn: Connection, claim: Claim) -> Iterator[list[KeyRow]]:
-    """The rows of each natural key that stands more than once, in file order; memory stays bounded."""
+    Memory stays bounded.
+    """
+    if not keys:
+        return
     with conn.cursor("repeated_keys") as cursor:  # a cursor of the server
         cursor.itersize = 5_000
-        cursor.execute(_sql.rows_of_repeated_keys.sql, claim.staging)
+        cursor.execute(_sql.rows_of_repeated_keys.sql, {**claim.staging, "keys": list(keys)})
         for _, rows in groupby(cursor, key=lambda row: row.natural_key_hash):
             yield [KeyRow(row.row_index, json.loads(row.raw_data, parse_float=Decimal)) for row in rows]
 
 
-def mark_merged(conn: Connection, claim: Claim, into: Mapping[int, int]) -> None:
-    """These rows are carried by others."""
-    _sql.mark_merged(conn, **claim.staging, row_indexes=list(into), into_rows=list(into.values()))
+def settle_rows(
+    conn: Connection,
+    claim: Claim,
+    *,
+    merged_into: Mapping[int, int],
+    said: Mapping[int, Mapping[str, Any]],
+    errors_of: Mapping[int, str],
+) -> None:
+    """Rows are carried by others, rows say something new of those, and rows are invalid after all.
 
-
-def set_merged_values(conn: Connection, claim: Claim, raws: Mapping[int, Mapping[str, Any]]) -> None:
-    """These rows carry the numbers of all rows of their keys."""
-    _sql.set_merged_values(
-        conn,
-        **claim.staging,
-        row_indexes=list(raws),
-        raw_data=[_json_with_decimals(raw) for raw in raws.values()],
-    )
+    Values of `errors_of` are JSON texts for validation_errors.
+    """
+    row_indexes = list({**merged_into, **said, **errors_of})
+    if row_indexes:
+        _sql.settle_rows(
+            conn,
+            **claim.staging,
+            row_indexes=row_indexes,
+            into_rows=[merged_into.get(row) for row in row_indexes],
+            said=[_json_with_decimals(said[row]) if row in said else "{}" for row in row_indexes],
+            validation_errors=[errors_of.get(row) for row in row_indexes],
+        )
 
 
 def _json_with_decimals(raw: Mapping[str, Any]) -> str:
@@ -203,19 +231,10 @@ def _json_with_decimals(raw: Mapping[str, Any]) -> str:
     return "{" + ",".join(members) + "}"
 
 
-def reject_rows(conn: Connection, claim: Claim, errors_of: Mapping[int, str]) -> None:
-    """These rows are invalid; values are JSON texts for validation_errors."""
-    _sql.reject_rows(
-        conn,
-        **claim.staging,
-        row_indexes=list(errors_of),
-        validation_errors=list(errors_of.values()),
-    )
-
-
 def drop_subtotals(conn: Connection, claim: Claim, row_indexes: Sequence[int]) -> None:
     """These rows are no data."""
-    _sql.drop_subtotals(conn, **claim.staging, row_indexes=list(row_indexes))
+    if row_indexes:
+        _sql.drop_subtotals(conn, **claim.staging, row_indexes=list(row_indexes))
 
 
 def count_rejects(conn: Connection, claim: Claim) -> list[Any]:

@@ -57,13 +57,14 @@ def upload_of_idempotency_key(conn: Connection, *, workspace_id: UUID, key: str)
 
 def set_upload_file(
     conn: Connection, upload_id: UUID, *, file_url: str, sha256: str, size_bytes: int
-) -> None:
-    """The upload can be claimed from here on."""
-    rows = _sql.set_upload_file(
+) -> UUID | None:
+    """The upload can be claimed from here on; returns the earlier upload of the same content."""
+    row = _sql.set_upload_file(
         conn, upload_id=upload_id, file_url=file_url, sha256=sha256, size_bytes=size_bytes
     )
-    if not rows:
+    if row is None:
         raise errors.Conflict("The upload was given up before its file was stored.")
+    return row.duplicate_of  # type: ignore[no-any-return]
 
 
 # -- moves along the edges
@@ -106,13 +107,22 @@ def fail_upload(
 
 
 def finish_staging(
-    conn: Connection, claim: Claim, *, total_rows: int, valid_rows: int, report: Mapping[str, Any]
+    conn: Connection,
+    claim: Claim,
+    *,
+    before: int,
+    staged_rows: int,
+    total_rows: int,
+    valid_rows: int,
+    report: Mapping[str, Any],
 ) -> None:
-    """The upload waits for promotion, owned by nobody."""
+    """The upload, `before` rows of which were staged, waits for promotion, owned by nobody."""
     row = _sql.finish_staging(
         conn,
         **claim.fence,
         sources=list(UPLOAD.sources("staging_complete")),
+        before=before,
+        staged_rows=staged_rows,
         total_rows=total_rows,
         valid_rows=valid_rows,
         report=json_value(dict(report)),

@@ -10,7 +10,8 @@ from app.uploads.codes import WARNINGS, file_sentence
 from app.uploads.reading.cells import Problem
 from app.uploads.reading.duplicates import KeyRow, Settlement
 from app.uploads.reading.plan import Plan
-from app.uploads.reading.rows import Tally, rejection
+from app.uploads.reading.rejection import rejection
+from app.uploads.reading.rows import Tally
 from app.uploads.states import VALID_PERCENT
 
 TOTAL_TOLERANCE = Decimal("0.005")
@@ -46,7 +47,7 @@ class Outcome:
     """What became of the rows whose key stands more than once."""
 
     def __init__(self) -> None:
-        self.merged = self.identical = 0
+        self.merged = self.identical = self.rejected = 0
         self.subtotal_spend = Decimal(0)
         self.subtotals: list[int] = []
         self.warnings: set[str] = set()
@@ -58,6 +59,7 @@ class Outcome:
                 self.subtotal_spend += row.raw.get("spend") or 0
         self.merged += len(settlement.merged)
         self.identical += len(settlement.identical)
+        self.rejected += len(settlement.rejected)
         self.subtotals += settlement.subtotals
         if settlement.warning:
             self.warnings.add(settlement.warning)

@@ -22,11 +22,27 @@ CLAIM_TRIES = 5
 TASKS = {"parse": "uploads.parse", "promote": "uploads.promote"}
 
 
-def run_next(services: Services, stage: str, step: Step) -> bool:
-    """The upload that waits longest for this stage has been through it; False when none waits.
+TURN_SECONDS = 10.0
+"""After so long a task ends, and another one goes on: a worker is heard of now and then."""
 
-    When more wait, a hint for the next one is sent first, so that no idle worker stays idle.
-    """
+SHARE_SECONDS = 1.0
+"""While there is more than one worker can do, another one is called that often."""
+
+
+def take_turn(services: Services, stage: str, step: Step) -> None:
+    """Whatever waits for this stage has been through it, or the next hint is on its way."""
+    begin = called = services.clock.monotonic()
+    while run_next(services, stage, step):
+        now = services.clock.monotonic()
+        if now - begin >= TURN_SECONDS or now - called >= SHARE_SECONDS:
+            services.dispatch.send(TASKS[stage])
+            called = now
+        if now - begin >= TURN_SECONDS:
+            return
+
+
+def run_next(services: Services, stage: str, step: Step) -> bool:
+    """The upload that waits longest for this stage has been through it; False when none waits."""
     with leases.at_work():
         claim = (
             None if leases.is_stopping() else retries.call(lambda: _claim(services, stage), services.clock)
@@ -40,7 +56,6 @@ def _work_on(services: Services, stage: str, claim: Claim, step: Step) -> None:
     began = services.clock.monotonic()
     log.info("upload_claimed", stage=stage, upload_id=str(claim.upload_id), attempt=claim.attempts)
     with leases.held(services.db, claim, lease_seconds=services.settings.lease_seconds) as lease:
-        services.dispatch.send(TASKS[stage])
         _run(services, claim, lease, step)
     metrics.stage_seconds.labels(stage).observe(services.clock.monotonic() - began)
 
@@ -48,6 +63,7 @@ def _work_on(services: Services, stage: str, claim: Claim, step: Step) -> None:
 def _claim(services: Services, stage: str) -> Claim | None:
     for _ in range(CLAIM_TRIES):
         try:
+            # On disk before any work: an epoch that a crash took back would be given to a second worker.
             with services.db.transaction("dispatch") as conn:
                 return claims_store.claim_upload(
                     conn,

@@ -12,6 +12,6 @@ ORDER BY id
 LIMIT :limit
 FOR UPDATE SKIP LOCKED;
 
--- name: mark_event_published!
--- The event is on its stream.
-UPDATE outbox SET published_at = clock_timestamp() WHERE id = :event_id;
+-- name: mark_events_published!
+-- The events are on their streams.
+UPDATE outbox SET published_at = clock_timestamp() WHERE id = ANY(CAST(:event_ids AS bigint[]));

@@ -19,7 +19,7 @@ RETURNING id;
 SELECT id FROM data_uploads
 WHERE workspace_id = :workspace_id AND idempotency_key = :idempotency_key;
 
--- name: set_upload_file!
+-- name: set_upload_file^
 -- The file is stored: from here on the upload can be claimed.
 UPDATE data_uploads u
 SET file_url = :file_url, sha256 = :sha256, size_bytes = :size_bytes, updated_at = clock_timestamp(),
@@ -28,7 +28,8 @@ SET file_url = :file_url, sha256 = :sha256, size_bytes = :size_bytes, updated_at
         WHERE o.workspace_id = u.workspace_id AND o.sha256 = :sha256 AND o.platform = u.platform
           AND o.client_id IS NOT DISTINCT FROM u.client_id AND o.created_at < u.created_at
         ORDER BY o.created_at LIMIT 1)
-WHERE u.id = :upload_id AND (u.status = 'pending' AND u.file_url IS NULL OR u.file_url = :file_url);
+WHERE u.id = :upload_id AND (u.status = 'pending' AND u.file_url IS NULL OR u.file_url = :file_url)
+RETURNING u.duplicate_of;
 
 -- Claims ---------------------------------------------------------------------------------------
 
@@ -149,9 +150,11 @@ RETURNING b.status AS from_status, b.owner_id, u.claim_epoch;
 -- Move the upload to staging_complete: every row is staged and validated.
 UPDATE data_uploads
 SET status = 'staging_complete', owner_id = NULL, lease_expires_at = NULL, attempts = 0,
-    deferrals = 0, total_rows = :total_rows, valid_rows = :valid_rows, report = report || :report,
+    deferrals = 0, staged_rows = :staged_rows, total_rows = :total_rows, valid_rows = :valid_rows,
+    report = report || :report,
     updated_at = clock_timestamp()
 WHERE id = :upload_id AND status = ANY(:sources) AND claim_epoch = :claim_epoch
+  AND staged_rows = :before
 RETURNING claim_epoch;
 
 -- name: finish_promotion^
@@ -162,7 +165,10 @@ SET status = :status, owner_id = NULL, lease_expires_at = NULL, slot = NULL, att
     affected_dates = :affected_dates, event_emitted = event_emitted OR :emits_event,
     only_failed = false, finished_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE id = :upload_id AND status = ANY(:sources) AND claim_epoch = :claim_epoch
-RETURNING promoted_rows, failed_rows, total_rows, upserted;
+RETURNING promoted_rows, failed_rows, total_rows, upserted,
+    -- whether the place that is free now is wanted
+    EXISTS (SELECT FROM data_uploads o WHERE o.workspace_id = data_uploads.workspace_id AND o.status = 'pending')
+        AS others_wait;
 
 -- name: requeue_failed^
 -- Move a failed upload back to pending, to be read anew.
@@ -205,21 +211,12 @@ SELECT ensure_staging_day(:staged_on);
 SELECT staged_rows FROM data_uploads
 WHERE id = :upload_id AND status = 'processing' AND claim_epoch = :claim_epoch;
 
--- name: last_staged_row$
--- Where a resumed parse goes on (D6.6 §6.4).
-SELECT max(row_index) FROM staging_rows
-WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
-  AND validation_status <> 'pending';
-
--- name: set_staged_rows!
--- The chunk that ends here is committed with this row; none when the upload is another owner's.
-UPDATE data_uploads SET staged_rows = :staged_rows, updated_at = clock_timestamp()
-WHERE id = :upload_id AND status = 'processing' AND claim_epoch = :claim_epoch;
-
--- name: set_report!
--- What was recognised in the file is kept, the dialect above all.
-UPDATE data_uploads SET report = report || :report, updated_at = clock_timestamp()
-WHERE id = :upload_id AND status = 'processing' AND claim_epoch = :claim_epoch;
+-- name: set_staged!
+-- The chunk that ends here is committed with this row, and what was recognised in the file, the dialect above
+-- all; none when the upload is another owner's, or the chunk before is not there.
+UPDATE data_uploads
+SET staged_rows = :staged_rows, report = report || :report, updated_at = clock_timestamp()
+WHERE id = :upload_id AND status = 'processing' AND claim_epoch = :claim_epoch AND staged_rows = :before;
 
 -- name: clear_staging!
 -- Nothing of this upload is staged.
@@ -231,8 +228,8 @@ DELETE FROM staging_id_resolution WHERE upload_id = :upload_id;
 
 -- name: copy_staging_rows!
 -- Staging rows in binary, into the day of their upload: COPY does not pass through the parent's policy.
-COPY {partition} (upload_id, workspace_id, row_index, entity_type, natural_key_hash, raw_data,
-    validation_status, validation_errors, staged_on) FROM STDIN (FORMAT binary);
+COPY {partition} (upload_id, workspace_id, staged_on, entity_type, validation_status, validation_errors,
+    row_index, natural_key_hash, raw_data) FROM STDIN (FORMAT binary);
 
 -- name: add_resolutions!
 -- Each staged entity of these rows waits to be resolved.
@@ -245,36 +242,26 @@ WHERE staged_on = :staged_on AND upload_id = :upload_id
   AND row_index BETWEEN :first_row AND :last_row;
 
 -- name: rows_of_repeated_keys
--- The rows of every natural key that stands more than once, key by key, in file order.
+-- The rows of every one of these natural keys that stands more than once, key by key, in file order.
 SELECT natural_key_hash, row_index, raw_data::text AS raw_data
 FROM (
     SELECT natural_key_hash, row_index, raw_data, count(*) OVER (PARTITION BY natural_key_hash) AS rows
     FROM staging_rows
     WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
-      AND validation_status = 'valid'
+      AND validation_status = 'valid' AND natural_key_hash = ANY(CAST(:keys AS text[]))
 ) keyed
 WHERE rows > 1
 ORDER BY natural_key_hash, row_index;
 
--- name: mark_merged!
--- These rows are carried by another row of their key.
-UPDATE staging_rows s SET merged_into = m.into_row
-FROM unnest(CAST(:row_indexes AS integer[]), CAST(:into_rows AS integer[])) m (row_index, into_row)
-WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 'daily_metric'
-  AND s.row_index = m.row_index;
-
--- name: set_merged_values!
--- These rows carry the numbers of all rows of their key.
-UPDATE staging_rows s SET raw_data = m.raw_data
-FROM unnest(CAST(:row_indexes AS integer[]), CAST(:raw_data AS jsonb[])) m (row_index, raw_data)
-WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 'daily_metric'
-  AND s.row_index = m.row_index;
-
--- name: reject_rows!
--- These rows are invalid after all.
-UPDATE staging_rows s SET validation_status = 'invalid', validation_errors = m.validation_errors
-FROM unnest(CAST(:row_indexes AS integer[]), CAST(:validation_errors AS jsonb[]))
-    m (row_index, validation_errors)
+-- name: settle_rows!
+-- These rows are carried by another row of their key, or say something new of those that they carry, or are
+-- invalid after all.
+UPDATE staging_rows s
+SET merged_into = m.into_row, raw_data = s.raw_data || m.said,
+    validation_status = CASE WHEN m.validation_errors IS NULL THEN s.validation_status ELSE 'invalid' END,
+    validation_errors = m.validation_errors
+FROM unnest(CAST(:row_indexes AS integer[]), CAST(:into_rows AS integer[]), CAST(:said AS jsonb[]),
+            CAST(:validation_errors AS jsonb[])) m (row_index, into_row, said, validation_errors)
 WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 'daily_metric'
   AND s.row_index = m.row_index;
 
@@ -297,15 +284,19 @@ ORDER BY first_row;
 
 -- Promotion ------------------------------------------------------------------------------------
 
--- name: set_promoting!
--- The batch that ends here is committed with this row; none when the upload is another owner's.
+-- name: set_promoting^
+-- What was written is committed with this row; none when the upload is another owner's, or has not come as
+-- far as where that begins, or farther.
 UPDATE data_uploads
 SET promoting_type = :entity_type, promoting_row = :last_row,
     promoted_rows = promoted_rows + :promoted, failed_rows = failed_rows + :failed,
-    upserted = upserted || jsonb_build_object(
-        CAST(:counted AS text), coalesce((upserted ->> :counted)::integer, 0) + :upserted_rows),
+    upserted = upserted || (
+        SELECT coalesce(jsonb_object_agg(name, rows::integer + coalesce((upserted ->> name)::integer, 0)), '{}')
+        FROM jsonb_each_text(:upserted) added (name, rows)),
     updated_at = clock_timestamp()
-WHERE id = :upload_id AND status = 'promoting' AND claim_epoch = :claim_epoch;
+WHERE id = :upload_id AND status = 'promoting' AND claim_epoch = :claim_epoch
+  AND promoting_type IS NOT DISTINCT FROM :before_type AND promoting_row = :before_row
+RETURNING valid_rows, promoted_rows, failed_rows;
 
 -- name: add_warning!
 -- The report tells of it, once.
@@ -326,22 +317,33 @@ SELECT pg_advisory_xact_lock(hashtextextended(
 
 -- name: staged_entities
 -- The next staged entities of one type, in file order, with their parents' production ids.
-SELECT s.row_index, s.raw_data ->> 'external_id' AS external_id, s.raw_data ->> 'id_source' AS id_source,
-       s.raw_data ->> 'name' AS name, s.raw_data ->> 'status' AS status,
-       s.raw_data ->> 'account' AS account,
-       c.resolved_id AS campaign_id, a.resolved_id AS ad_set_id,
-       coalesce(c.error_code, a.error_code) AS parent_error
-FROM staging_rows s
-LEFT JOIN staging_id_resolution c ON c.staged_on = s.staged_on AND c.upload_id = s.upload_id
-    AND c.entity_type = 'campaign' AND c.row_index = (s.raw_data ->> 'campaign')::integer
-LEFT JOIN staging_id_resolution a ON a.staged_on = s.staged_on AND a.upload_id = s.upload_id
-    AND a.entity_type = 'ad_set' AND a.row_index = (s.raw_data ->> 'ad_set')::integer
-LEFT JOIN staging_id_resolution r ON r.staged_on = s.staged_on AND r.upload_id = s.upload_id
-    AND r.entity_type = s.entity_type AND r.row_index = s.row_index
-WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = :entity_type
-  AND s.row_index > :after_row AND (NOT :only_failed OR r.resolved_id IS NULL)
-ORDER BY s.row_index
-LIMIT :limit;
+WITH batch AS MATERIALIZED (
+    SELECT s.row_index, s.raw_data AS d
+    FROM staging_rows s
+    WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = :entity_type
+      AND s.row_index > :after_row AND (NOT :only_failed OR (
+          SELECT r.resolved_id IS NULL FROM staging_id_resolution r
+          WHERE r.staged_on = :staged_on AND r.upload_id = :upload_id AND r.entity_type = :entity_type
+            AND r.row_index = s.row_index))
+    ORDER BY s.row_index
+    LIMIT :limit
+), parented AS (
+    -- One by one, and not as joins: what the planner knows of a day's staging is old, or nothing.
+    SELECT b.row_index, b.d,
+           (SELECT r FROM staging_id_resolution r
+            WHERE r.staged_on = :staged_on AND r.upload_id = :upload_id AND r.entity_type = 'campaign'
+              AND r.row_index = (b.d ->> 'campaign')::integer) AS c,
+           (SELECT r FROM staging_id_resolution r
+            WHERE r.staged_on = :staged_on AND r.upload_id = :upload_id AND r.entity_type = 'ad_set'
+              AND r.row_index = (b.d ->> 'ad_set')::integer) AS a
+    FROM batch b
+    OFFSET 0
+)
+SELECT row_index, d ->> 'external_id' AS external_id, d ->> 'id_source' AS id_source, d ->> 'name' AS name,
+       d ->> 'status' AS status, d ->> 'account' AS account, (c).resolved_id AS campaign_id,
+       (a).resolved_id AS ad_set_id, coalesce((c).error_code, (a).error_code) AS parent_error
+FROM parented
+ORDER BY row_index;
 
 -- name: fail_entity_batch!
 -- The staged entities of this range are no production rows, for this reason.
@@ -363,12 +365,13 @@ WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 
 GROUP BY 1, 2, 3;
 
 -- name: save_resolutions!
--- These staged entities are these production rows, or none, for the reason given.
+-- These staged entities are these production rows, or none, for the reason given. The range keeps the planner,
+-- which knows nothing of a day that has just begun, from reading all of the upload's for each batch.
 UPDATE staging_id_resolution r SET resolved_id = m.resolved_id, error_code = m.error_code
 FROM unnest(CAST(:row_indexes AS integer[]), CAST(:resolved_ids AS bigint[]), CAST(:error_codes AS text[]))
     m (row_index, resolved_id, error_code)
 WHERE r.staged_on = :staged_on AND r.upload_id = :upload_id AND r.entity_type = :entity_type
-  AND r.row_index = m.row_index;
+  AND r.row_index BETWEEN :first_row AND :last_row AND r.row_index = m.row_index;
 
 -- name: forget_missing!
 -- What this upload resolved and production has no more is resolved no longer.
@@ -379,52 +382,105 @@ WHERE r.staged_on = :staged_on AND r.upload_id = :upload_id AND r.resolved_id IS
       WHEN 'ad_set' THEN EXISTS (SELECT FROM ad_sets t WHERE t.id = r.resolved_id)
       WHEN 'ad' THEN EXISTS (SELECT FROM ads t WHERE t.id = r.resolved_id) END;
 
+-- Whom an upload means, by external ids and by names: each is looked for by itself, in the index that is made for
+-- it. Whose they are comes by sub-select: a workspace that the planner is told by its name, and has not met, is an
+-- empty one to it, of which it would rather read all there is, each time.
+
 -- name: find_campaigns
 -- Campaigns under one of these external ids or names.
 SELECT id, external_id, id_source, name, NULL::bigint AS campaign_id, NULL::bigint AS ad_set_id,
        account_external_id AS account
-FROM campaigns
-WHERE workspace_id = :workspace_id AND client_id IS NOT DISTINCT FROM :client_id
-  AND platform = :platform
-  AND (external_id = ANY(CAST(:external_ids AS text[])) OR md5(name) IN (SELECT md5(n) FROM unnest(CAST(:names AS text[])) n));
+FROM unnest(CAST(:external_ids AS text[])) wanted (id_there)
+CROSS JOIN LATERAL (
+    SELECT * FROM campaigns
+    WHERE workspace_id = (SELECT CAST(:workspace_id AS uuid)) AND platform = (SELECT CAST(:platform AS text)) AND external_id = id_there
+      AND (client_id = CAST(:client_id AS uuid) OR CAST(:client_id AS uuid) IS NULL AND client_id IS NULL)
+    OFFSET 0) found
+UNION
+SELECT id, external_id, id_source, name, NULL, NULL, account_external_id
+FROM unnest(CAST(:names AS text[])) wanted (name_there)
+CROSS JOIN LATERAL (
+    SELECT * FROM campaigns
+    WHERE workspace_id = (SELECT CAST(:workspace_id AS uuid)) AND platform = (SELECT CAST(:platform AS text)) AND md5(name) = md5(name_there)
+    OFFSET 0) found
+WHERE client_id IS NOT DISTINCT FROM CAST(:client_id AS uuid);
 
 -- name: find_ad_sets
--- Ad sets under one of these external ids, or of these campaigns under one of these names.
+-- Ad sets under one of these external ids, or under one of these names of these campaigns, pair by pair.
 SELECT id, external_id, id_source, name, campaign_id, NULL::bigint AS ad_set_id, NULL AS account
-FROM ad_sets
-WHERE workspace_id = :workspace_id AND client_id IS NOT DISTINCT FROM :client_id
-  AND platform = :platform
-  AND (external_id = ANY(CAST(:external_ids AS text[]))
-       OR campaign_id = ANY(CAST(:campaign_ids AS bigint[])) AND md5(name) IN (SELECT md5(n) FROM unnest(CAST(:names AS text[])) n));
+FROM unnest(CAST(:external_ids AS text[])) wanted (id_there)
+CROSS JOIN LATERAL (
+    SELECT * FROM ad_sets
+    WHERE workspace_id = (SELECT CAST(:workspace_id AS uuid)) AND platform = (SELECT CAST(:platform AS text)) AND external_id = id_there
+      AND (client_id = CAST(:client_id AS uuid) OR CAST(:client_id AS uuid) IS NULL AND client_id IS NULL)
+    OFFSET 0) found
+UNION
+SELECT id, external_id, id_source, name, campaign_id, NULL, NULL
+FROM unnest(CAST(:campaign_ids AS bigint[]), CAST(:names AS text[])) wanted (of_campaign, name_there)
+CROSS JOIN LATERAL (
+    SELECT * FROM ad_sets WHERE campaign_id = of_campaign AND md5(name) = md5(name_there) OFFSET 0) found
+WHERE platform = :platform AND client_id IS NOT DISTINCT FROM CAST(:client_id AS uuid);
 
 -- name: find_ads
--- Ads under one of these external ids, or of these campaigns under one of these names.
+-- Ads under one of these external ids, or under one of these names of these campaigns and ad sets, one by one.
 SELECT id, external_id, id_source, name, campaign_id, ad_set_id, NULL AS account
-FROM ads
-WHERE workspace_id = :workspace_id AND client_id IS NOT DISTINCT FROM :client_id
-  AND platform = :platform
-  AND (external_id = ANY(CAST(:external_ids AS text[]))
-       OR campaign_id = ANY(CAST(:campaign_ids AS bigint[])) AND md5(name) IN (SELECT md5(n) FROM unnest(CAST(:names AS text[])) n));
+FROM unnest(CAST(:external_ids AS text[])) wanted (id_there)
+CROSS JOIN LATERAL (
+    SELECT * FROM ads
+    WHERE workspace_id = (SELECT CAST(:workspace_id AS uuid)) AND platform = (SELECT CAST(:platform AS text)) AND external_id = id_there
+      AND (client_id = CAST(:client_id AS uuid) OR CAST(:client_id AS uuid) IS NULL AND client_id IS NULL)
+    OFFSET 0) found
+UNION
+SELECT id, external_id, id_source, name, campaign_id, ad_set_id, NULL
+FROM unnest(CAST(:campaign_ids AS bigint[]), CAST(:ad_set_ids AS bigint[]), CAST(:names AS text[]))
+    wanted (of_campaign, of_ad_set, name_there)
+CROSS JOIN LATERAL (
+    SELECT * FROM ads
+    WHERE campaign_id = of_campaign AND ad_set_id = of_ad_set AND md5(name) = md5(name_there)
+    UNION ALL
+    SELECT * FROM ads
+    WHERE campaign_id = of_campaign AND ad_set_id IS NULL AND of_ad_set IS NULL AND md5(name) = md5(name_there)
+    OFFSET 0) found
+WHERE platform = :platform AND client_id IS NOT DISTINCT FROM CAST(:client_id AS uuid);
 
 -- name: create_campaigns
--- New campaigns, known by their external id alone; attributes follow.
-INSERT INTO campaigns (workspace_id, client_id, platform, external_id, id_source, upload_id, as_of)
-SELECT :workspace_id, :client_id, :platform, n.external_id, n.id_source, :upload_id, :as_of
-FROM unnest(CAST(:external_ids AS text[]), CAST(:id_sources AS text[])) n (external_id, id_source)
+-- New campaigns, with what this upload says of them.
+INSERT INTO campaigns (workspace_id, client_id, platform, external_id, id_source, name, name_as_of, status,
+                       status_as_of, account_external_id, account_as_of, upload_id, as_of)
+SELECT :workspace_id, :client_id, :platform, n.external_id, n.id_source,
+       n.name, CASE WHEN n.name IS NOT NULL THEN :as_of END,
+       n.status, CASE WHEN n.status IS NOT NULL THEN :as_of END,
+       n.account, CASE WHEN n.account IS NOT NULL THEN :as_of END, :upload_id, :as_of
+FROM unnest(CAST(:external_ids AS text[]), CAST(:id_sources AS text[]), CAST(:names AS text[]),
+            CAST(:statuses AS text[]), CAST(:accounts AS text[]))
+    n (external_id, id_source, name, status, account)
 RETURNING id, external_id;
 
 -- name: create_ad_sets
--- New ad sets, known by their external id alone; attributes follow.
-INSERT INTO ad_sets (workspace_id, client_id, platform, external_id, id_source, upload_id, as_of)
-SELECT :workspace_id, :client_id, :platform, n.external_id, n.id_source, :upload_id, :as_of
-FROM unnest(CAST(:external_ids AS text[]), CAST(:id_sources AS text[])) n (external_id, id_source)
+-- New ad sets, with what this upload says of them.
+INSERT INTO ad_sets (workspace_id, client_id, platform, external_id, id_source, name, name_as_of, status,
+                     status_as_of, campaign_id, parent_as_of, upload_id, as_of)
+SELECT :workspace_id, :client_id, :platform, n.external_id, n.id_source,
+       n.name, CASE WHEN n.name IS NOT NULL THEN :as_of END,
+       n.status, CASE WHEN n.status IS NOT NULL THEN :as_of END,
+       n.campaign_id, CASE WHEN n.campaign_id IS NOT NULL THEN :as_of END, :upload_id, :as_of
+FROM unnest(CAST(:external_ids AS text[]), CAST(:id_sources AS text[]), CAST(:names AS text[]),
+            CAST(:statuses AS text[]), CAST(:campaign_ids AS bigint[]))
+    n (external_id, id_source, name, status, campaign_id)
 RETURNING id, external_id;
 
 -- name: create_ads
--- New ads, known by their external id alone; attributes follow.
-INSERT INTO ads (workspace_id, client_id, platform, external_id, id_source, upload_id, as_of)
-SELECT :workspace_id, :client_id, :platform, n.external_id, n.id_source, :upload_id, :as_of
-FROM unnest(CAST(:external_ids AS text[]), CAST(:id_sources AS text[])) n (external_id, id_source)
+-- New ads, with what this upload says of them.
+INSERT INTO ads (workspace_id, client_id, platform, external_id, id_source, name, name_as_of, status,
+                 status_as_of, campaign_id, parent_as_of, ad_set_id, ad_set_as_of, upload_id, as_of)
+SELECT :workspace_id, :client_id, :platform, n.external_id, n.id_source,
+       n.name, CASE WHEN n.name IS NOT NULL THEN :as_of END,
+       n.status, CASE WHEN n.status IS NOT NULL THEN :as_of END,
+       n.campaign_id, CASE WHEN n.campaign_id IS NOT NULL THEN :as_of END,
+       n.ad_set_id, CASE WHEN n.ad_set_id IS NOT NULL THEN :as_of END, :upload_id, :as_of
+FROM unnest(CAST(:external_ids AS text[]), CAST(:id_sources AS text[]), CAST(:names AS text[]),
+            CAST(:statuses AS text[]), CAST(:campaign_ids AS bigint[]), CAST(:ad_set_ids AS bigint[]))
+    n (external_id, id_source, name, status, campaign_id, ad_set_id)
 RETURNING id, external_id;
 
 -- name: adopt_campaigns!
@@ -511,38 +567,34 @@ FROM unnest(CAST(:ids AS bigint[]), CAST(:names AS text[]), CAST(:statuses AS te
     n (id, name, status, campaign_id, ad_set_id)
 WHERE t.id = n.id;
 
--- name: next_daily_rows^
--- Where the next batch of daily rows ends, and how many rows it has.
-SELECT max(row_index) AS last_row, count(*) AS rows FROM (
-    SELECT row_index FROM staging_rows
-    WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
-      AND row_index > :after_row AND validation_status = 'valid' AND merged_into IS NULL
-      AND (promotion_error IS NOT NULL) = :only_failed
-    ORDER BY row_index
-    LIMIT :limit) batch;
-
 -- name: promote_daily_metrics^
 -- One batch of staged days stands in production, each metric with the newest number there is.
 -- Rows whose entities could not be resolved are left out, and counted. A row counts for those that
 -- it carries, too.
-WITH batch AS MATERIALIZED (
-    SELECT s.row_index, s.raw_data AS d, 1 + coalesce((s.raw_data ->> 'carries')::integer, 0) AS rows,
-           c.resolved_id AS campaign_id, a.resolved_id AS ad_set_id, x.resolved_id AS ad_id,
-           -- An ad's day can do without its ad set; without what it is a day of, it is another's.
-           c.resolved_id IS NULL OR x.resolved_id IS NULL AND s.raw_data ->> 'ad' IS NOT NULL
-               OR a.resolved_id IS NULL AND x.resolved_id IS NULL AND s.raw_data ->> 'ad_set' IS NOT NULL
-               AS unresolved
+WITH resolved AS (
+    -- One by one, and not as joins: what the planner knows of a day's staging is old, or nothing.
+    SELECT s.row_index, s.raw_data AS d,
+           (SELECT r.resolved_id FROM staging_id_resolution r
+            WHERE r.staged_on = :staged_on AND r.upload_id = :upload_id AND r.entity_type = 'campaign'
+              AND r.row_index = (s.raw_data ->> 'campaign')::integer) AS campaign_id,
+           (SELECT r.resolved_id FROM staging_id_resolution r
+            WHERE r.staged_on = :staged_on AND r.upload_id = :upload_id AND r.entity_type = 'ad_set'
+              AND r.row_index = (s.raw_data ->> 'ad_set')::integer) AS ad_set_id,
+           (SELECT r.resolved_id FROM staging_id_resolution r
+            WHERE r.staged_on = :staged_on AND r.upload_id = :upload_id AND r.entity_type = 'ad'
+              AND r.row_index = (s.raw_data ->> 'ad')::integer) AS ad_id
     FROM staging_rows s
-    LEFT JOIN staging_id_resolution c ON c.staged_on = s.staged_on AND c.upload_id = s.upload_id
-        AND c.entity_type = 'campaign' AND c.row_index = (s.raw_data ->> 'campaign')::integer
-    LEFT JOIN staging_id_resolution a ON a.staged_on = s.staged_on AND a.upload_id = s.upload_id
-        AND a.entity_type = 'ad_set' AND a.row_index = (s.raw_data ->> 'ad_set')::integer
-    LEFT JOIN staging_id_resolution x ON x.staged_on = s.staged_on AND x.upload_id = s.upload_id
-        AND x.entity_type = 'ad' AND x.row_index = (s.raw_data ->> 'ad')::integer
     WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 'daily_metric'
       AND s.row_index > :after_row AND s.row_index <= :last_row AND s.validation_status = 'valid'
       AND s.merged_into IS NULL
       AND (s.promotion_error IS NOT NULL) = :only_failed
+    OFFSET 0
+), batch AS MATERIALIZED (
+    SELECT *, 1 + coalesce((d ->> 'carries')::integer, 0) AS rows,
+           -- An ad's day can do without its ad set; without what it is a day of, it is another's.
+           campaign_id IS NULL OR ad_id IS NULL AND d ->> 'ad' IS NOT NULL
+               OR ad_set_id IS NULL AND ad_id IS NULL AND d ->> 'ad_set' IS NOT NULL AS unresolved
+    FROM resolved
 ), written AS (
     INSERT INTO daily_metrics AS t
         (workspace_id, client_id, platform, metric_date, campaign_id, ad_set_id, ad_id, currency,
@@ -556,7 +608,7 @@ WITH batch AS MATERIALIZED (
     FROM batch
     WHERE NOT unresolved
     -- One order for everybody: two promotions never wait for each other in a circle.
-    ORDER BY campaign_id, (d ->> 'date')::date, ad_id, ad_set_id
+    ORDER BY (d ->> 'date')::date, campaign_id, ad_id, ad_set_id
     ON CONFLICT (workspace_id, campaign_id, metric_date, ad_id, (CASE WHEN ad_id IS NULL THEN ad_set_id END),
                  platform, client_id)
     DO UPDATE SET
@@ -631,10 +683,11 @@ WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily
 
 -- name: affected_dates$
 -- The days that this upload wrote, in order.
-SELECT coalesce(array_agg(DISTINCT (raw_data ->> 'date')::date ORDER BY (raw_data ->> 'date')::date), '{}')
-FROM staging_rows
-WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
-  AND validation_status = 'valid' AND merged_into IS NULL AND promotion_error IS NULL;
+SELECT coalesce(array_agg(day::date ORDER BY day), '{}') FROM (
+    SELECT DISTINCT raw_data ->> 'date' AS day
+    FROM staging_rows
+    WHERE staged_on = :staged_on AND upload_id = :upload_id AND entity_type = 'daily_metric'
+      AND validation_status = 'valid' AND merged_into IS NULL AND promotion_error IS NULL) days;
 
 -- Cleanup --------------------------------------------------------------------------------------
 

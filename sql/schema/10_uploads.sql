@@ -168,8 +168,9 @@ CREATE TABLE campaigns (
     CONSTRAINT campaigns_key UNIQUE NULLS NOT DISTINCT (workspace_id, client_id, platform, external_id),
     CHECK ((id_source = 'name') = (external_id LIKE 'name:%'))
 );
--- serves find_campaigns; a digest, since a name may be longer than an index entry
-CREATE INDEX campaigns_by_name ON campaigns (workspace_id, platform, md5(name));
+-- serves find_campaigns; a digest, since a name may be longer than an index entry. It comes first, so that
+-- nobody's ids are looked for here, below a workspace of which the planner thinks that it is small
+CREATE INDEX campaigns_by_name ON campaigns (md5(name), workspace_id, platform);
 
 CREATE TABLE ad_sets (
     id                  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -248,13 +249,11 @@ CREATE TABLE daily_metrics (
     metric_as_of     timestamptz[] CHECK (array_length(metric_as_of, 1) = 8),
     updated_at       timestamptz NOT NULL DEFAULT now()
 );
--- One row for each entity and day. An ad's day is one, whether its ad set was reported or not. The
--- entities come before the day's neighbours, so that one row's key is found in one descent.
+-- One row for each entity and day. An ad's day is one, whether its ad set was reported or not. A day's rows
+-- stand together: a report writes few places of it, and performance finds a workspace's days.
 CREATE UNIQUE INDEX daily_metrics_key ON daily_metrics
-    (workspace_id, campaign_id, metric_date, ad_id, (CASE WHEN ad_id IS NULL THEN ad_set_id END), platform,
+    (workspace_id, metric_date, campaign_id, ad_id, (CASE WHEN ad_id IS NULL THEN ad_set_id END), platform,
      client_id) NULLS NOT DISTINCT;
--- serves performance: a workspace's days
-CREATE INDEX daily_metrics_days ON daily_metrics (workspace_id, metric_date);
 
 -- Which of two values of one metric counts: the newer number; an absent one never replaces a number.
 CREATE FUNCTION newest(stored numeric, stored_at timestamptz, incoming numeric, incoming_at timestamptz)

@@ -14,6 +14,12 @@ from app.adapters.embedded import leash, machine
 from app.adapters.embedded.server import STOP_SECONDS, EmbeddedError, Server
 
 
+def _shared_megabytes() -> int:
+    """A sixteenth of the machine's memory; no process holds what it does not use."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return min(max(memory // 16, 128), 1024)
+
+
 class Postgres(Server):
     """PostgreSQL 17 with the database `headworks`: UTF-8, locale C, time zone UTC."""
 
@@ -97,6 +103,9 @@ class Postgres(Server):
             "port": str(self.port),
             "unix_socket_directories": "",  # Its path may have 107 bytes; this folder may be deep.
             "max_connections": "100",
+            # The defaults are those of a machine of long ago: what an upload stages has to be read again.
+            "shared_buffers": f"{_shared_megabytes()}MB",
+            "max_wal_size": "4GB",
             "timezone": "UTC",
             "log_timezone": "UTC",
         }

@@ -58,6 +58,11 @@ class Fleet:
         """Where that process writes."""
         return self._logs / f"{name}.log"
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process of each member that runs; what that starts is in its session."""
+        return {member.name: member.process.pid for member in self._members if member.process is not None}
+
     def start(self) -> None:
         """All processes run."""
         self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 import flask
 import flask_sock
 import simple_websocket
+from wsproto.utilities import LocalProtocolError
 
 from app.access import principal
 from app.kernel import errors
@@ -83,10 +86,12 @@ def _follow(services: Services, ws: simple_websocket.Server, workspace_id: UUID,
         found = progress.look(services, workspace_id, upload_id)
         text = _text(_told(found))
         if text != told:
-            ws.send(text)
+            with _closed_if_gone():
+                ws.send(text)
             told = text
         if found.terminal:
-            ws.close(NORMAL, "the upload is finished")
+            with _closed_if_gone():
+                ws.close(NORMAL, "the upload is finished")
             return
         event = _wait(services, upload_id, event)
     if ws.connected:
@@ -121,8 +126,18 @@ def _told(found: progress.Progress) -> dict[str, Any]:
 
 def _send_to_poll(ws: simple_websocket.Server, upload_id: UUID) -> None:
     url = flask.url_for("live.show_progress", upload_id=upload_id)
-    ws.send(_text({"type": "poll", "url": url, "poll_after_seconds": POLL_SECONDS}))
-    ws.close(TRY_AGAIN_LATER, "poll instead")
+    with _closed_if_gone():
+        ws.send(_text({"type": "poll", "url": url, "poll_after_seconds": POLL_SECONDS}))
+        ws.close(TRY_AGAIN_LATER, "poll instead")
+
+
+@contextmanager
+def _closed_if_gone() -> Iterator[None]:
+    """The other side may go between the look and the word: a thread of the library's ends the socket then."""
+    try:
+        yield
+    except (LocalProtocolError, OSError) as exc:
+        raise simple_websocket.ConnectionClosed() from exc
 
 
 def _text(answer: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 from app.uploads.reading.cells import CURRENCIES
@@ -65,6 +65,7 @@ _WINDOW = re.compile(r"\s*\[([^\]]*)\]$")
 _CURRENCY = re.compile(r"\s*\(([A-Z]{3})\)$")
 
 
+@lru_cache(maxsize=4096)  # reports of one kind have the same columns
 def header(text: str) -> Header:
     """A column name taken apart: `Amount spent (USD)` is `amount spent` in USD."""
     value = unicodedata.normalize("NFKC", text.translate(_QUOTES)).translate(_INVISIBLE)

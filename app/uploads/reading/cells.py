@@ -57,12 +57,12 @@ def text(cell: str) -> str | Problem | None:
         return Problem("invalid_character", cell)
     value = unicodedata.normalize("NFC", cell).strip()
     # A spreadsheet's mark for "this is text", which the list of rejected rows writes, too.
-    return value[1:] if _MARKED_TEXT.match(value) else value
+    return value[1:] if value[0] == "'" and _MARKED_TEXT.match(value) else value
 
 
 def storable(cell: str) -> bool:
     """Whether PostgreSQL can store the text: no NUL, no half of a surrogate pair."""
-    return "\x00" not in cell and not _SURROGATE.search(cell)
+    return "\x00" not in cell and (cell.isascii() or not _SURROGATE.search(cell))
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -73,12 +73,15 @@ _RESOURCE = re.compile(r"^(?:[a-zA-Z]+/[\d~]+/)*[a-zA-Z]+/([\d~]+)$")
 _HYPHENATED = re.compile(r"^\d{3}-\d{3}-\d{4}$")
 _SCIENTIFIC = re.compile(r"^\d(?:[.,]\d+)?[eE]\+?\d+$")
 _FLOAT = re.compile(r"^(\d{1,15})[.,]0+$")
-_ID = re.compile(r"^\w[\w:~-]{0,127}$")
+ID_CHARACTERS = 128
+_ID = re.compile(rf"^\w[\w:~-]{{0,{ID_CHARACTERS - 1}}}$")
 _UNSET = frozenset({"(not set)", "(not provided)"})
 
 
 def entity_id(cell: str) -> str | Problem | None:
     """A platform's id as text, without what exports and spreadsheets wrap around it."""
+    if cell.isascii() and cell.isdigit() and len(cell) <= ID_CHARACTERS:
+        return cell
     value = unicodedata.normalize("NFKC", cell).strip()
     if value in NULLS or value in _UNSET:
         return None

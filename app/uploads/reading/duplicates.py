@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -12,6 +13,29 @@ from app.uploads.reading import aliases, cells
 
 NOT_ADDITIVE = ("reach",)
 """Metrics that must not be added up: the same person may be in two of the rows."""
+
+
+class Repeats:
+    """The natural keys of a file that may stand in it more than once: all that do, and few others.
+
+    A bit for each of 2^27 places where a key's hash may fall: 16 MB however large the file is, which
+    are only taken where bits are set.
+    """
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self._seen = mmap.mmap(-1, 1 << 24)  # the kernel gives a page when it is first written to
+
+    def look_at(self, keys: Iterable[str]) -> None:
+        """Take in the keys of some rows; each is a hash in hex."""
+        seen, repeated = self._seen, self.keys
+        for key in keys:
+            place = int(key[:7], 16) >> 1
+            bit = 1 << (place & 7)
+            if seen[place >> 3] & bit:
+                repeated.append(key)
+            else:
+                seen[place >> 3] |= bit
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +77,14 @@ class Settlement:
     leader_raw: dict[str, Any] | None = None  # when numbers were added up
     warning: str | None = None
 
-    def carriers(self, rows: Sequence[KeyRow]) -> dict[int, dict[str, Any]]:
-        """The rows that stand for others, each with what it says now and how many it carries."""
+    @property
+    def carriers(self) -> dict[int, dict[str, Any]]:
+        """The rows that stand for others, each with what it says now and did not, or not so, before."""
         carried = Counter([*self.merged.values(), *self.identical.values()])
-        raws = {row.row_index: row.raw for row in rows}
+        said = {row_index: {"carries": count} for row_index, count in carried.items()}
         if self.leader is not None and self.leader_raw is not None:
-            raws[self.leader] = self.leader_raw
-        return {row_index: {**raws[row_index], "carries": count} for row_index, count in carried.items()}
+            said[self.leader] = {**self.leader_raw, **said[self.leader]}
+        return said
 
 
 def settle(rows: Sequence[KeyRow]) -> Settlement:

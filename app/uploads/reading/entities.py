@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from operator import itemgetter
-from typing import Any
+from typing import NamedTuple
 
-from app.kernel.canonical import name_key, natural_key_hash
+from app.kernel.canonical import canonical_json, name_key, natural_key_hash
 from app.uploads.reading import cells, totals
 from app.uploads.reading.cells import Problem
+from app.uploads.reading.memo import Memo
 from app.uploads.reading.plan import Plan
 
 TYPES = ("campaign", "ad_set", "ad")
@@ -18,8 +20,7 @@ REMEMBERED = 50_000
 """Combinations that are kept in mind: beyond, an entity may be staged a second time, harmlessly."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entity:
+class Entity(NamedTuple):
     """One entity that a row carries, under the natural key (workspace, client, platform, external id)."""
 
     type: str
@@ -42,7 +43,8 @@ class Carried:
     with_id: bool = False  # the row has a platform's id for something
     subtotal: bool = False  # one level is a pivot table's "All"
     key: str = ""  # JSON of the external ids, for the daily row's natural key
-    fragment: str = ""  # JSON members that point to the staged entities; set when they are staged
+    members: str = ""  # JSON members of a daily row that point to the staged entities, once they are staged
+    odd: bool = False  # rows like this one are looked at by themselves: suspect, or with a problem
 
     @property
     def suspect(self) -> bool:
@@ -55,8 +57,7 @@ class Carried:
         return bool(self.entities) and self.entities[-1].id_source == "platform"
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(NamedTuple):
     """One row of staging_rows; `raw` and `errors` are JSON texts."""
 
     entity_type: str
@@ -78,6 +79,7 @@ class Entities:
     def __init__(self, plan: Plan, scope: Sequence[str | None]) -> None:
         self._plan = plan
         self._scope = list(scope)
+        self._key_begin = {kind: canonical_json([*scope, kind])[:-1].decode() + "," for kind in TYPES}
         self._columns = [
             column
             for column in plan.columns
@@ -85,6 +87,11 @@ class Entities:
             or column.field == "ad_name_fallback"
         ]
         self._place = {column.field: at for at, column in reversed(list(enumerate(self._columns)))}
+        self._readers = [
+            (name, self._place[name], cells.entity_id if name.endswith("_id") else cells.text)
+            for name in _ENTITY_COLUMNS
+            if name in self._place
+        ]
         self._fallbacks = [
             at for at, column in enumerate(self._columns) if column.field == "ad_name_fallback"
         ]
@@ -92,24 +99,23 @@ class Entities:
         self._cells: Callable[[Sequence[str]], tuple[str, ...]] = (
             itemgetter(*indexes) if len(indexes) > 1 else lambda row: tuple(row[i] for i in indexes)
         )
-        self._known: dict[tuple[str, ...], Carried] = {}
         self._staged: dict[str, _Seen] = {}
+        self._known: Memo[tuple[str, ...], Carried] = Memo(
+            self._read, remembered=REMEMBERED, forgotten=self._staged.clear
+        )
 
     def of(self, row: Sequence[str]) -> Carried:
         """What this row carries."""
-        named = self._cells(row)
-        carried = self._known.get(named)
-        if carried is None:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-                self._staged.clear()
-            carried = self._known[named] = self._read(named)
-        return carried
+        return self._known[self._cells(row)]
+
+    def of_all(self, rows: Sequence[Sequence[str]]) -> list[Carried]:
+        """What each of these rows carries."""
+        return list(map(self._known.__getitem__, map(self._cells, rows)))
 
     def introduce(self, carried: Carried, row_index: int) -> list[Staged]:
         """Staging rows for what no earlier row named, or named with other attributes.
 
-        Afterwards `carried.fragment` points to the staged entities.
+        Afterwards `carried.members` points to the staged entities.
         """
         staged: list[Staged] = []
         parents: dict[str, int] = {}
@@ -123,17 +129,19 @@ class Entities:
                 seen.said = said
                 staged.append(_staged_entity(entity, row_index, parents))
             parents[entity.type] = seen.row_index
-        carried.fragment = "".join(f',"{kind}":{row}' for kind, row in parents.items())
+        members = _members(parents)
+        carried.members = members if carried.has_real_id else members + ',"by_name":true'
         return staged
 
     def _read(self, named: tuple[str, ...]) -> Carried:
-        values: dict[str, str | None] = {}
+        values: dict[str, str | None] = dict.fromkeys(_ENTITY_COLUMNS)
         problem: Problem | None = None
-        for field_name in _ENTITY_COLUMNS:
-            value = self._value(field_name, named)
+        for field_name, at, read in self._readers:
+            value = read(named[at])
             if isinstance(value, Problem):
-                problem = problem or value
-            values[field_name] = value if isinstance(value, str) else None
+                problem = problem or Problem(value.code, value.value, self._columns[at].header)
+            else:
+                values[field_name] = value
         if values["ad_id"] and not values["ad_name"]:
             values["ad_name"] = self._fallback_name(named)
         carried = Carried(problem=problem)
@@ -148,18 +156,9 @@ class Entities:
             carried.problem = Problem("missing_campaign")
         by_type = {entity.type: entity.external_id for entity in carried.entities}
         keys = [by_type.get(kind) for kind in TYPES]
-        carried.key = json.dumps(keys, ensure_ascii=False, separators=(",", ":"))[1:-1]
+        carried.key = ",".join(map(_json, keys))
+        carried.odd = carried.suspect or carried.problem is not None
         return carried
-
-    def _value(self, field_name: str, named: tuple[str, ...]) -> str | Problem | None:
-        at = self._place.get(field_name)
-        if at is None:
-            return None
-        read = cells.entity_id if field_name.endswith("_id") else cells.text
-        value = read(named[at])
-        if isinstance(value, Problem):
-            return Problem(value.code, value.value, self._columns[at].header)
-        return value
 
     def _fallback_name(self, named: tuple[str, ...]) -> str | None:
         for at in self._fallbacks:
@@ -189,7 +188,7 @@ class Entities:
             else:
                 external_id = f"name:{natural_key_hash([*path, name_key(name or '')])}"
                 source = "name"
-            key_hash = natural_key_hash([*self._scope, kind, external_id])
+            key_hash = self._key_hash(kind, external_id)
             found.append(
                 Entity(
                     kind,
@@ -204,6 +203,12 @@ class Entities:
             path = [*path, external_id]
         return tuple(found)
 
+    def _key_hash(self, kind: str, external_id: str) -> str:
+        """`natural_key_hash` of workspace, client, platform, type and external id."""
+        if not external_id.isascii():
+            return natural_key_hash([*self._scope, kind, external_id])
+        return hashlib.sha256(f"{self._key_begin[kind]}{_json(external_id)}]".encode()).hexdigest()
+
 
 _IDENTITY = tuple(f"{kind}_{part}" for kind in TYPES for part in ("name", "id"))
 _ENTITY_COLUMNS = (
@@ -215,14 +220,18 @@ _ENTITY_COLUMNS = (
 
 
 def _staged_entity(entity: Entity, row_index: int, parents: dict[str, int]) -> Staged:
-    raw: dict[str, Any] = {
-        "external_id": entity.external_id,
-        "id_source": entity.id_source,
-        "name": entity.name,
-        "status": entity.status,
-        **parents,
-    }
-    if entity.account:
-        raw["account"] = entity.account
-    text = json.dumps(raw, ensure_ascii=False, separators=(",", ":"))
-    return Staged(entity.type, row_index, entity.key_hash, text)
+    account = f',"account":{_json(entity.account)}' if entity.account else ""
+    raw = (
+        f'{{"external_id":{_json(entity.external_id)},"id_source":"{entity.id_source}"'
+        f',"name":{_json(entity.name)},"status":{_json(entity.status)}{_members(parents)}{account}}}'
+    )
+    return Staged(entity.type, row_index, entity.key_hash, raw)
+
+
+def _members(rows: dict[str, int]) -> str:
+    """JSON members that point to staged entities."""
+    return "".join([f',"{kind}":{row}' for kind, row in rows.items()])
+
+
+def _json(text: str | None) -> str:
+    return "null" if text is None else encode_basestring(text)

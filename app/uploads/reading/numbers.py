@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -28,6 +28,8 @@ _AMOUNT = re.compile(
 # Platforms tell less than they know: a share of impressions is "< 10%".
 _BOUND = re.compile(rf"^[<>≤≥]=?\s*(?:{_MARK})?\s*\d[\d.,]*\s*%?$", re.ASCII)
 _EXPONENT = re.compile(r"^[-+]?\d+(?:\.\d+)?[eE][-+]?\d{1,2}$", re.ASCII)
+_POINT = re.compile(r"^-?\d+\.(?:\d\d?|\d{4,})$", re.ASCII)  # as most amounts are written: no thousands
+_SIMPLE = re.compile(r"^-?\d{1,11}\.\d{1,6}$", re.ASCII)
 _OTHER_THOUSANDS = "'’ "
 # Arabic, Persian and full-width digits, marks and blanks, as the ASCII ones that they mean.
 _DIGITS = str.maketrans(
@@ -43,11 +45,14 @@ class MarkEvidence:
     votes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MARKS, 0))
     undecided: str = ""  # a cell that could be read either way
 
-    def look_at(self, cells: Iterable[str], *, whole: bool = False) -> None:
+    def look_at(self, cells: Collection[str], *, whole: bool = False) -> None:
         """Count each cell that could only be written with one of the two marks.
 
         `whole` cells are counts: what could be thousands in them is thousands.
         """
+        together = "".join(cells)
+        if together.isascii() and "." not in together and "," not in together:
+            return
         for cell in cells:
             mark = _mark_of(cell)
             if mark == "?" and whole:
@@ -77,6 +82,8 @@ def _mark_of(cell: str) -> str:
     """`.` or `,` when the cell is a number with that decimal mark alone, `?` when with either."""
     if cell.isascii() and "." not in cell and "," not in cell:
         return ""
+    if _POINT.match(cell):
+        return "."
     match = _AMOUNT.match(cell.strip().translate(_DIGITS))
     if not match:
         return ""
@@ -89,7 +96,7 @@ def _mark_of(cell: str) -> str:
 
 def number(cell: str, mark: str) -> Decimal | Problem | None:
     """The number in a cell, exactly; None for a null token and for a bound such as `< 10%`."""
-    if cell.isascii() and cell.isdigit():
+    if (cell.isascii() and cell.isdigit()) or (mark == "." and _SIMPLE.match(cell)):
         return Decimal(cell)
     value = cell.strip()
     if value in NULLS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -11,10 +12,11 @@ from app.kernel import errors
 from app.uploads.codes import file_sentence
 from app.uploads.reading import aliases, cells, dates, encodings, formats, header, numbers, records
 from app.uploads.reading.header import Column
-from app.uploads.reading.records import Record
+from app.uploads.reading.records import Block, Cells
 
-BATCH_RECORDS = 1000
 MAX_JSON_COLUMNS = 1000
+EVIDENCE_RECORDS = 1000
+"""A cell that stands often counts once in so many records."""
 DAY_FIELDS = ("metric_date", "metric_hour")
 
 
@@ -85,15 +87,25 @@ class Plan:
     def unknown_columns(self) -> list[str]:
         return [column.header for column in self.columns if not column.field and column.header]
 
-    def records(self, file: BinaryIO) -> Iterator[Record]:
-        """The records below the header, with the cells in the order of the columns."""
-        if self.kind == "csv":
-            found = records.csv_records(file, self.encoding, self.delimiter or ",")
-            line = self.header_line or 0
-            return itertools.dropwhile(lambda record: record[0] <= line, found)
-        return self._json_records(file)
+    def blocks(self, file: BinaryIO, *, size: int = records.BLOCK_RECORDS) -> Iterator[Block]:
+        """The records below the header, with the cells in the order of the columns, some at a time."""
+        if self.kind != "csv":
+            found = self._json_records(file)
+            while some := list(itertools.islice(found, size)):
+                yield [begin for begin, _ in some], [row for _, row in some]
+            return
+        header_line = self.header_line or 0
+        for begins, rows in records.csv_blocks(file, self.encoding, self.delimiter or ",", size=size):
+            first = bisect.bisect_right(begins, header_line)
+            if first < len(rows):
+                yield begins[first:], rows[first:]
 
-    def _json_records(self, file: BinaryIO) -> Iterator[Record]:
+    def records(self, file: BinaryIO) -> Iterator[tuple[int, Cells]]:
+        """The records below the header, one by one, each with where it begins."""
+        for begins, rows in self.blocks(file):
+            yield from zip(begins, rows, strict=True)
+
+    def _json_records(self, file: BinaryIO) -> Iterator[tuple[int, Cells]]:
         keys = [column.header for column in self.columns]
         for line, row in _objects(file, self):
             if isinstance(row, records.Broken):
@@ -183,34 +195,33 @@ class _Evidence:
     counts: numbers.MarkEvidence = field(default_factory=numbers.MarkEvidence)
     order: dates.OrderEvidence = field(default_factory=dates.OrderEvidence)
     currencies: set[str] = field(default_factory=set)
-    filled: dict[int, int] = field(default_factory=dict)
     any_record: bool = False
 
     def look_at(self, plan: Plan, columns: list[tuple[str, ...]]) -> None:
-        """Take in one batch of records, turned into columns."""
-        self.any_record = True
+        """Take in one block of records, turned into columns."""
+        self.any_record = self.any_record or bool(columns)
         days = {column.index for column in plan.day_columns}
         for column in plan.columns:
             if column.index >= len(columns):
                 break
-            distinct = set(columns[column.index])
             if column.type == "money":
-                self.money.look_at(distinct)
+                self.money.look_at(set(columns[column.index]))
             elif column.type == "decimal" and column.field not in aliases.UNSTORED:
-                self.fractions.look_at(distinct)
+                self.fractions.look_at(set(columns[column.index]))
             elif column.type == "int":
-                self.counts.look_at(distinct, whole=True)
+                self.counts.look_at(set(columns[column.index]), whole=True)
             elif column.field == "currency":
-                self.currencies |= {c for c in map(cells.currency, distinct) if isinstance(c, str)}
+                found = map(cells.currency, set(columns[column.index]))
+                self.currencies |= {code for code in found if isinstance(code, str)}
             if column.index in days:
-                self.order.look_at(distinct)
+                self.order.look_at(set(columns[column.index]))
 
 
 def _decide(plan: Plan, file: BinaryIO, declared: Declared) -> Plan:
     evidence = _Evidence()
     twins = _Twins(plan)
-    for batch in _batches(plan, file):
-        columns = list(itertools.zip_longest(*batch, fillvalue=""))
+    for _, rows in plan.blocks(file, size=EVIDENCE_RECORDS):
+        columns = list(itertools.zip_longest(*(row for row in rows if isinstance(row, list)), fillvalue=""))
         evidence.look_at(plan, columns)
         twins.look_at(columns)
     plan = replace(plan, columns=twins.settled())
@@ -232,12 +243,6 @@ def _decide(plan: Plan, file: BinaryIO, declared: Declared) -> Plan:
         currency_found=found,
         warnings=warnings,
     )
-
-
-def _batches(plan: Plan, file: BinaryIO) -> Iterator[list[list[str]]]:
-    readable = (row for _, row in plan.records(file) if not isinstance(row, records.Broken))
-    while batch := list(itertools.islice(readable, BATCH_RECORDS)):
-        yield batch
 
 
 def _decimal_mark(plan: Plan, evidence: _Evidence) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -24,15 +25,22 @@ csv.field_size_limit(CELL_CHARACTERS)
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A record that cannot be read: why, and what stands there."""
+    """A record that cannot be read: why, and what stands there. It has no cells."""
 
     why: str
     text: str
 
+    def __len__(self) -> int:
+        return 0
 
-Record = tuple[int, list[str] | Broken]
-"""Where a record begins, and its cells: the physical line, or minus the number of a row of a JSON
-document, which has no lines."""
+
+Cells = list[str] | Broken
+Block = tuple[Sequence[int], Sequence[Cells]]
+"""Some records that follow each other: where each begins, and its cells. That is the physical line, or
+minus the number of a row of a JSON document, which has no lines."""
+
+BLOCK_RECORDS = 500
+"""Records that are worked on at once: enough that what is done once for all of them counts for little."""
 
 
 def text_of(file: BinaryIO, encoding: str) -> io.TextIOWrapper:
@@ -75,6 +83,7 @@ class _Lines:
     def __init__(self, text: Iterator[str]) -> None:
         self._text = text
         self._back: list[str] = []
+        self.taken = 0
         self.since_mark: list[str] = []
         self.ended_within = False  # a record began, and the text ended before it did
 
@@ -86,6 +95,7 @@ class _Lines:
         if line is None:
             self.ended_within = bool(self.since_mark)
             raise StopIteration
+        self.taken += 1
         self.since_mark.append(line)
         if len(self.since_mark) > RECORD_LINES:
             raise _Runaway
@@ -96,6 +106,7 @@ class _Lines:
         self.ended_within = False
         first, *others = self.since_mark
         self._back.extend(reversed(others))
+        self.taken -= len(others)
         self.since_mark = []
         return first
 
@@ -104,42 +115,80 @@ class _Runaway(Exception):
     """A record goes on for thousands of lines: its quote was never closed."""
 
 
-def csv_records(file: BinaryIO, encoding: str, delimiter: str) -> Iterator[Record]:
-    """Every record that is not blank, in order.
+class _CsvReading:
+    """One reading of a CSV file, block by block."""
 
-    A quote that is never closed costs its own line, not the rest of the file.
-    """
-    lines = _Lines(iter(text_of(file, encoding)))
-    line, unclosed = 0, 0
-    reader = csv.reader(lines, delimiter=delimiter)
-    since_mark = lines.since_mark
-    while True:
+    def __init__(self, text: Iterator[str], delimiter: str) -> None:
+        self._text = text
+        self._delimiter = delimiter
+        self._line = 0
+        self._unclosed = 0
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Every record that is not blank, in order."""
+        while lines := list(itertools.islice(self._text, size)):
+            begins, rows = self._one_each(lines) or self._one_by_one(lines)
+            filled = [any(cells) if isinstance(cells, list) else True for cells in rows]
+            if not all(filled):
+                begins, rows = (
+                    list(itertools.compress(begins, filled)),
+                    list(itertools.compress(rows, filled)),
+                )
+            if rows:
+                yield begins, rows
+
+    def _one_each(self, lines: list[str]) -> Block | None:
+        """The records of these lines, each of them one; None when some of them is not, as most are."""
+        # The blank line tells whether a quote of the last line is still open: then it is part of that.
         try:
-            cells = next(reader)
-            if lines.ended_within:
-                raise _Runaway
-        except StopIteration:
-            return
-        except (csv.Error, _Runaway):
-            unclosed += 1
-            if unclosed > MAX_UNCLOSED_QUOTES:
-                raise errors.FileRefused(
-                    file_sentence("malformed_file", what="quotes are opened and never closed"),
-                    code="malformed_file",
-                ) from None
-            yield (
-                line + 1,
-                Broken("a quote is never closed", lines.step_back().rstrip("\r\n")[:1000]),
+            rows = list(csv.reader(itertools.chain(lines, ("\n",)), delimiter=self._delimiter))
+        except csv.Error:
+            return None
+        if len(rows) != len(lines) + 1 or rows.pop():
+            return None
+        begin = self._line + 1
+        self._line += len(lines)
+        return range(begin, begin + len(lines)), rows
+
+    def _one_by_one(self, first: list[str]) -> Block:
+        """The records of these lines, and of as many more as the last one of them goes on for.
+
+        A quote that is never closed costs its own line, not the rest of the file.
+        """
+        begins: list[int] = []
+        rows: list[Cells] = []
+        lines = _Lines(itertools.chain(first, self._text))
+        reader = csv.reader(lines, delimiter=self._delimiter)
+        while lines.taken < len(first):
+            begins.append(self._line + 1)
+            try:
+                rows.append(next(reader))
+                if lines.ended_within:
+                    del rows[-1]
+                    raise _Runaway
+                self._line += len(lines.since_mark)
+                lines.since_mark.clear()
+            except (csv.Error, _Runaway):
+                self._count_unclosed()
+                self._line += 1
+                rows.append(Broken("a quote is never closed", lines.step_back().rstrip("\r\n")[:1000]))
+                reader = csv.reader(lines, delimiter=self._delimiter)
+        return begins, rows
+
+    def _count_unclosed(self) -> None:
+        self._unclosed += 1
+        if self._unclosed > MAX_UNCLOSED_QUOTES:
+            raise errors.FileRefused(
+                file_sentence("malformed_file", what="quotes are opened and never closed"),
+                code="malformed_file",
             )
-            line += 1
-            reader = csv.reader(lines, delimiter=delimiter)
-            since_mark = lines.since_mark
-            continue
-        begin = line + 1
-        line += len(since_mark)
-        since_mark.clear()
-        if cells and (cells[0] or any(cells)):
-            yield begin, cells
+
+
+def csv_blocks(
+    file: BinaryIO, encoding: str, delimiter: str, *, size: int = BLOCK_RECORDS
+) -> Iterator[Block]:
+    """Every record that is not blank, in order, up to so many at a time."""
+    return _CsvReading(iter(text_of(file, encoding)), delimiter).blocks(size)
 
 
 def ndjson_objects(file: BinaryIO, encoding: str) -> Iterator[tuple[int, dict[str, Any] | Broken]]:

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg2
 import pytest
 import sqlalchemy
+from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 
 from app.adapters import database
 from app.adapters.database import Connection, Database
@@ -236,6 +237,22 @@ def test_a_transaction_of_which_only_the_beginning_arrived_ends_by_itself(
         cursor.execute("select pg_backend_pid()")
         (pid,) = cursor.fetchone()
     wait_until(lambda: servers.sql(f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid}") == [], seconds=5)
+
+
+def test_what_sqlalchemy_asks_the_first_connection_is_bounded_too(
+    make_database: Callable[..., Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network may swallow the very first answer: that of the question what server it is."""
+    bounds: list[str] = []
+
+    def ask(dialect: Any, connection: Any) -> None:
+        bounds.append(connection.exec_driver_sql("show idle_in_transaction_session_timeout").scalar())
+        initialize(dialect, connection)
+
+    initialize = PGDialect_psycopg2.initialize
+    monkeypatch.setattr(PGDialect_psycopg2, "initialize", ask)
+    add(make_database(idle_seconds=0.2), "SELECT 1")
+    assert bounds == ["200ms"]
 
 
 def test_of_two_transactions_in_a_circle_one_gives_way(

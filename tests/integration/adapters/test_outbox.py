@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -38,8 +38,8 @@ def published(services: Services, topic: str = TOPIC) -> list[tuple[str, Any]]:
     """What stands on the stream, in order."""
     found: list[tuple[str, Any]] = []
 
-    def note(key: str, payload: bytes) -> None:
-        found.append((key, json.loads(payload)))
+    def note(events: Sequence[signals.Event]) -> None:
+        found.extend((key, json.loads(payload)) for key, payload in events)
 
     services.streams.consume(topic, group=uuid.uuid4().hex, consumer="test", handle=note)
     return found
@@ -108,23 +108,24 @@ class FailsToMark:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queries, name)
 
-    def mark_event_published(self, conn: Any, **values: Any) -> Any:
+    def mark_events_published(self, conn: Any, **values: Any) -> Any:
         self._calls_left -= 1
         if self._calls_left == 0:
             raise errors.ConnectionLost
-        return self._queries.mark_event_published(conn, **values)
+        return self._queries.mark_events_published(conn, **values)
 
 
 def test_a_crash_between_publishing_and_marking_publishes_again(
     services: Services, owner_sql: OwnerSql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add(services, "1", "2", "3")
+    keys = [f"{number:03}" for number in range(150)]  # in two batches
+    add(services, *keys)
     monkeypatch.setattr(outbox, "_outbox", FailsToMark(outbox._outbox, call=2))
     with pytest.raises(errors.ConnectionLost):
         relay(services)
-    assert unpublished(owner_sql) == ["1", "2", "3"]
-    assert relay(services) == 3
-    assert keys_published(services) == ["1", "2", "1", "2", "3"]
+    assert unpublished(owner_sql) == keys[100:]
+    assert relay(services) == 50
+    assert keys_published(services) == [*keys, *keys[100:]]
     assert unpublished(owner_sql) == []
 
 
@@ -149,16 +150,18 @@ def test_an_event_waits_while_redis_is_down(services: Services, owner_sql: Owner
 def test_consuming_from_a_redis_that_is_down_is_a_lost_connection() -> None:
     nobody = signals.Streams(f"redis://127.0.0.1:{embedded.free_port()}/0")
     with pytest.raises(errors.ConnectionLost):
-        nobody.consume(TOPIC, group="g", consumer="c", handle=lambda _key, _payload: None)
+        nobody.consume(TOPIC, group="g", consumer="c", handle=lambda _events: None)
 
 
 # -- read by groups of consumers
 
 
 def consume(services: Services, consumer: str, handle: Callable[[str], Any]) -> int:
-    return services.streams.consume(
-        TOPIC, group="readers", consumer=consumer, handle=lambda key, _payload: handle(key)
-    )
+    def handle_all(events: Sequence[signals.Event]) -> None:
+        for key, _ in events:
+            handle(key)
+
+    return services.streams.consume(TOPIC, group="readers", consumer=consumer, handle=handle_all)
 
 
 class Died(Exception):
@@ -212,6 +215,28 @@ def test_new_events_are_handled_while_those_of_a_dead_consumer_wait(services: Se
     assert handled == ["2"]
 
 
+def test_an_event_that_cannot_be_handled_holds_up_no_other_and_comes_again(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(services, "1", "2", "3")
+    relay(services)
+    alone: list[str] = []
+
+    def handle(events: Sequence[signals.Event]) -> None:
+        if any(key == "2" for key, _ in events):
+            raise errors.Refused("Not this one.")
+        alone.extend(key for key, _ in events)
+
+    def consume_all() -> int:
+        return services.streams.consume(TOPIC, group="readers", consumer="one", handle=handle)
+
+    assert (consume_all(), alone) == (2, ["1", "3"])
+    monkeypatch.setattr(signals, "ABANDONED_MS", 0)
+    handled: list[str] = []
+    assert consume(services, "two", handled.append) == 1
+    assert handled == ["2"]
+
+
 # -- the audit log as a consumer
 
 
@@ -250,9 +275,11 @@ def test_completions_of_two_uploads_are_both_recorded(services: Services, owner_
     assert owner_sql("SELECT count(*) FROM audit WHERE action = 'event_received'") == [(2,)]
 
 
-def test_a_relay_that_published_sends_a_hint_to_the_audit_log(services: Services) -> None:
-    assert events.relay(services) == 0
-    assert services.dispatch.sent == []  # type: ignore[attr-defined]
-    add(services, "1")
-    events.relay(services)
-    assert services.dispatch.sent == ["uploads.audit"]  # type: ignore[attr-defined]
+def test_what_is_relayed_stands_in_the_audit_log(services: Services, owner_sql: OwnerSql) -> None:
+    upload_id = uuid.uuid4()
+    add(services, str(upload_id), topic=events.TOPIC, payload=completion(upload_id))
+    events.pass_on(services)
+    assert owner_sql("SELECT upload_id::text FROM audit WHERE action = 'event_received'") == [
+        (str(upload_id),)
+    ]
+    assert unpublished(owner_sql) == []

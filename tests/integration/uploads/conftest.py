@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from app.uploads import intake, parse, store, work
+from app.uploads import batches, intake, parse, promote, store, work
 from app.uploads.services import Services
 from tests.conftest import work_off
 
@@ -83,3 +83,11 @@ def days(owner_sql: Callable[[str], list[Any]]) -> Callable[[], list[Any]]:
 
 def new_workspace() -> UUID:
     return uuid.uuid4()
+
+
+@pytest.fixture
+def in_parts(services: Services, monkeypatch: pytest.MonkeyPatch) -> Services:
+    """Services with which every two rows are staged and promoted in transactions of their own."""
+    for module in (batches, promote):
+        monkeypatch.setattr(module, "PROMOTION_BATCH_ROWS", 2)
+    return replace(services, settings=replace(services.settings, staging_chunk_rows=2))

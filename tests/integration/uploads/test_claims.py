@@ -19,9 +19,10 @@ from app.adapters import queries
 from app.kernel import errors
 from app.uploads import claims_store, production_store, recover, staging_store, store
 from app.uploads.claims import Claim
+from app.uploads.production_store import Counts, Reached
 from app.uploads.reading.entities import Staged
 from app.uploads.services import Services
-from app.uploads.staging_store import ChunkFeed
+from app.uploads.staging_store import ChunkFeed, Supply
 from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.threads import wait_until
 from tests.integration.uploads.conftest import WORKSPACE, Uploads
@@ -65,7 +66,7 @@ def fail(services: Services, held: Claim) -> None:
 
 def finish_staging(services: Services, held: Claim) -> None:
     with services.db.transaction("parse", held.workspace_id) as conn:
-        store.finish_staging(conn, held, total_rows=1, valid_rows=1, report={})
+        store.finish_staging(conn, held, before=0, staged_rows=9, total_rows=1, valid_rows=1, report={})
 
 
 def finish_promotion(services: Services, held: Claim) -> None:
@@ -432,7 +433,12 @@ def most_active(owner_sql: OwnerSql) -> dict[UUID, int]:
 
 def feed_of(held: Claim) -> ChunkFeed:
     row = Staged("daily_metric", 0, "key", '{"line":2,"date":"2025-05-01"}')
-    return ChunkFeed(held, iter([[row]]), limit=10)
+    return ChunkFeed(held, Supply(iter([[row]])), limit=10)
+
+
+def stage(conn: Any, held: Claim) -> None:
+    staging_store.copy_chunk(conn, held, feed_of(held))
+    staging_store.set_staged(conn, held, before=held.staged_rows, rows=1, report={"plan": {}})
 
 
 PARSE_WRITES: dict[str, Callable[[Any, Claim], Any]] = {
@@ -447,24 +453,19 @@ PARSE_WRITES: dict[str, Callable[[Any, Claim], Any]] = {
         sentence="It is.",
     ),
     "staged_rows": staging_store.staged_rows,
-    "copy_chunk": lambda conn, held: staging_store.copy_chunk(conn, held, feed_of(held)),
-    "set_report": lambda conn, held: staging_store.set_report(conn, held, {"plan": {}}),
+    "a chunk": lambda conn, held: stage(conn, held),
     "finish_staging": lambda conn, held: store.finish_staging(
-        conn, held, total_rows=9, valid_rows=9, report={"rows": {}}
+        conn, held, before=1, staged_rows=9, total_rows=9, valid_rows=9, report={"rows": {}}
     ),
 }
 PROMOTE_WRITES: dict[str, Callable[[Any, Claim], Any]] = {
     **{name: PARSE_WRITES[name] for name in ("extend_lease", "release_upload", "fail_upload")},
-    "promotion_progress": production_store.promotion_progress,
     "set_promoting": lambda conn, held: production_store.set_promoting(
         conn,
         held,
-        entity_type="daily_metric",
-        last_row=9,
-        counted="daily_metrics",
-        upserted_rows=9,
-        promoted=9,
-        failed=9,
+        Reached(None, -1),
+        Reached("daily_metric", 9),
+        {"daily_metric": Counts(promoted=9, failed=9, upserted=9)},
     ),
     "finish_promotion": lambda conn, held: store.finish_promotion(
         conn, held, status="completed", affected_dates=[date(2025, 5, 1)], emits_event=True
@@ -528,7 +529,7 @@ def test_the_owner_writes(
     for name in names:
         before = everything(owner_sql)
         write(services, stage, name, held)
-        reads = name in ("staged_rows", "promotion_progress")
+        reads = name == "staged_rows"
         assert reads == (before == everything(owner_sql)), name
 
 

@@ -10,7 +10,9 @@ from uuid import UUID
 
 import pytest
 
+from app.kernel import errors
 from app.uploads import parse, recover, staging_store, work
+from app.uploads.claims import Claim
 from app.uploads.services import Services
 from tests.conftest import SetClock, work_off
 from tests.integration.one_database import database_url, emptied  # noqa: F401
@@ -113,7 +115,8 @@ def test_a_parse_killed_at_any_chunk_resumes_to_the_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     expected = undisturbed(services, owner_sql)
-    module, name = (staging_store, "copy_chunk") if when == "before its commit" else (parse, "_commit_chunk")
+    before = when == "before its commit"
+    module, name = (staging_store, "copy_chunk") if before else (parse.Staging, "_commit")
     real = getattr(module, name)
     for chunk in range(CHUNKS):
         calls: list[int] = []
@@ -144,14 +147,14 @@ def test_a_parse_killed_again_and_again_resumes_every_time(
 ) -> None:
     expected = undisturbed(services, owner_sql)
     upload_id = Uploads(in_chunks).pending(LONG)
-    commit_chunk = parse._commit_chunk
+    commit = parse.Staging._commit
 
     def killed_after(*args: Any) -> None:
-        commit_chunk(*args)
+        commit(*args)
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(parse, "_commit_chunk", killed_after)
+        patched.setattr(parse.Staging, "_commit", killed_after)
         for _ in range(3):
             with pytest.raises(Killed):
                 work.run_next(in_chunks, "parse", parse.parse_upload)
@@ -166,14 +169,14 @@ def test_a_resumed_parse_reads_as_the_first_one_did(
 ) -> None:
     # What was decided about the file is stored with the first chunk and never decided again.
     upload_id = Uploads(in_chunks).pending(LONG)
-    commit_chunk = parse._commit_chunk
+    commit = parse.Staging._commit
 
     def killed_after(*args: Any) -> None:
-        commit_chunk(*args)
+        commit(*args)
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(parse, "_commit_chunk", killed_after)
+        patched.setattr(parse.Staging, "_commit", killed_after)
         with pytest.raises(Killed):
             work.run_next(in_chunks, "parse", parse.parse_upload)
 
@@ -189,7 +192,7 @@ def test_an_answer_lost_while_committing_loses_and_doubles_no_row(
     in_chunks: Services, services: Services, owner_sql: OwnerSql
 ) -> None:
     expected = undisturbed(services, owner_sql)
-    for nth in range(1, 9):  # the plan, the progress, five chunks and the end
+    for nth in range(1, 7):  # five chunks, and the end
         unlucky, db = losing(in_chunks, "parse", nth)
         # This clock stands still: what is a future date must not change by it.
         unlucky = replace(unlucky, clock=SetClock(time=services.clock.now()))
@@ -375,3 +378,38 @@ def test_no_second_worker_helps_with_an_upload(uploads: Uploads, services: Servi
     assert work.run_next(services, "parse", meanwhile)
     work_off(services)
     assert seen == [False]
+
+
+@pytest.mark.parametrize("breaks", [False, True], ids=["goes on", "is cut off"])
+@pytest.mark.parametrize("last", [1500, 2000, 2300])
+def test_a_chunk_that_a_crash_takes_back_is_staged_again(
+    last: int,
+    breaks: bool,
+    in_chunks: Services,
+    services: Services,
+    owner_sql: OwnerSql,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # No commit of a parse is waited for until the disk has it: what follows one that is gone is refused.
+    expected = undisturbed(services, owner_sql)
+    upload_id = Uploads(in_chunks).pending(LONG)
+    copy_chunk, taken_back = staging_store.copy_chunk, []
+
+    def crashing(conn: Any, claim: Claim, feed: staging_store.ChunkFeed) -> None:
+        copy_chunk(conn, claim, feed)
+        if feed.last_row + 1 == last and not taken_back:
+            taken_back.append(last)
+            gone = f"WHERE upload_id = '{upload_id}' AND row_index >= {last // 2}"
+            owner_sql(f"DELETE FROM staging_rows {gone}")
+            owner_sql(f"DELETE FROM staging_id_resolution {gone}")
+            owner_sql(f"UPDATE data_uploads SET staged_rows = {last // 2} WHERE id = '{upload_id}'")
+            if breaks:
+                raise errors.ConnectionLost
+
+    with monkeypatch.context() as patched:
+        patched.setattr(staging_store, "copy_chunk", crashing)
+        unlucky = replace(in_chunks, clock=SetClock(time=services.clock.now()))
+        assert work.run_next(unlucky, "parse", parse.parse_upload)
+    assert taken_back == [last]
+    resume(in_chunks, owner_sql)
+    assert staged(owner_sql, upload_id) == expected

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,11 +19,14 @@ import structlog
 from hypothesis import strategies
 
 from app import web
-from app.uploads import claims_store, parse, production_store, promote, store, work
+from app.uploads import claims_store, leases, parse, production_store, promote, store, work
+from app.uploads.claims import Claim
+from app.uploads.production_store import Counts, Reached
 from app.uploads.services import Services
 from tests.conftest import BEARER, put_off, work_off
 from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.uploads.conftest import GOOD, WORKSPACE, Uploads, report
+from tests.integration.uploads.test_lost_commits import losing
 
 OwnerSql = Callable[[str], list[Any]]
 Requeue = Callable[..., tuple[int, dict[str, Any]]]
@@ -141,22 +145,26 @@ def many_rows(count: int, *, campaigns: int = 10) -> list[str]:
 def test_rows_are_promoted_a_thousand_at_a_time(
     uploads: Uploads, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batches: list[tuple[str, int, int]] = []
+    transactions: list[Any] = []
     set_promoting = production_store.set_promoting
 
-    def noting(conn: Any, claim: Any, **values: Any) -> None:
-        batches.append((values["entity_type"], values["last_row"], values.get("promoted", 0)))
-        set_promoting(conn, claim, **values)
+    def noting(
+        conn: Any, claim: Claim, before: Reached, after: Reached, written: Mapping[str, Counts]
+    ) -> Any:
+        transactions.append((*before, *after, {kind: counts.promoted for kind, counts in written.items()}))
+        return set_promoting(conn, claim, before, after, written)
 
     monkeypatch.setattr(production_store, "set_promoting", noting)
-    upload_id = uploads.finished(report(*many_rows(2500)))
-    assert batches == [
-        ("campaign", 9, 0),
-        ("daily_metric", 999, 1000),
-        ("daily_metric", 1999, 1000),
-        ("daily_metric", 2499, 500),
+    upload_id = uploads.finished(report(*many_rows(3500)))
+    days = "daily_metric"
+    assert transactions == [
+        (None, -1, days, 999, {"campaign": 0, days: 1000}),
+        (days, 999, days, 1999, {days: 1000}),
+        (days, 1999, days, 2999, {days: 1000}),
+        (days, 2999, days, 3499, {days: 500}),
+        (days, 3499, days, 3499, {}),  # the end
     ]
-    assert (uploads.show(upload_id).status, uploads.show(upload_id).row_count) == ("completed", 2500)
+    assert (uploads.show(upload_id).status, uploads.show(upload_id).row_count) == ("completed", 3500)
 
 
 # -- rows that the database refuses
@@ -494,3 +502,112 @@ def test_promotion_repeated_from_any_batch_leaves_the_same(
         assert before == days()
     assert [(Decimal("7.5"),)] == owner_sql("SELECT sum(spend) FROM daily_metrics")
     assert uploads.show(upload_id).workspace_id == WORKSPACE
+
+
+# -- many days, written side by side
+
+
+def promoted(owner_sql: OwnerSql, upload_id: UUID) -> tuple[Any, ...]:
+    """The upload's end, and what production holds of it: how many days, and the sum of their numbers."""
+    [upload] = owner_sql(
+        "SELECT status, promoted_rows, failed_rows, upserted, workspace_id FROM data_uploads"
+        f" WHERE id = '{upload_id}'"
+    )
+    held = "SELECT count(*), sum(impressions)::int FROM daily_metrics WHERE workspace_id ="
+    return (*upload[:4], *owner_sql(f"{held} '{upload[4]}'")[0])
+
+
+def whole(rows: int, *, failed: int = 0) -> tuple[Any, ...]:
+    """What is promoted of so many of `many_rows`; the last ones failed."""
+    kept = rows - failed
+    written = {"campaigns": 10, "daily_metrics": kept}
+    return "partial" if failed else "completed", kept, failed, written, kept, sum(range(kept))
+
+
+def test_batches_written_side_by_side_are_committed_in_order(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together: list[int] = []
+    begun = threading.Barrier(promote.LANES, timeout=20)
+    real = production_store.promote_daily_metrics
+
+    def meeting(conn: Any, claim: Claim, *, after_row: int, last_row: int) -> Any:
+        if 999 <= after_row < 4999:  # a batch of each lane is under way before any of them ends
+            begun.wait()
+            together.append(after_row)
+        return real(conn, claim, after_row=after_row, last_row=last_row)
+
+    monkeypatch.setattr(production_store, "promote_daily_metrics", meeting)
+    upload_id = uploads.finished(report(*many_rows(5500)))
+    assert sorted(together) == [999, 1999, 2999, 3999]
+    assert promoted(owner_sql, upload_id) == whole(5500)
+
+
+def test_a_lost_answer_among_batches_written_side_by_side_changes_nothing(
+    services: Services, owner_sql: OwnerSql
+) -> None:
+    for nth in range(1, 8):
+        unlucky, db = losing(services, "promote", nth)
+        workspace_id = uuid.uuid4()
+        uploads = Uploads(unlucky)
+        upload_id = uploads.finished(report(*many_rows(5500)), workspace_id=workspace_id)
+        assert promoted(owner_sql, upload_id) == whole(5500), f"transaction {nth}"
+        assert db.left <= 0
+
+
+@pytest.mark.parametrize("at", [1999, 2999, 4999, 5499])  # the last: when nothing is left to be done
+def test_commits_that_a_crash_takes_back_are_made_again(
+    at: int, uploads: Uploads, services: Services, owner_sql: OwnerSql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Only the last commit is waited for until the disk has it: a crash undoes some before it, and no others.
+    taken_back: list[int] = []
+    real = production_store.set_promoting
+
+    def after_a_crash(conn: Any, claim: Claim, before: Reached, *how: Any) -> Any:
+        if before == ("daily_metric", at) and not taken_back:
+            taken_back.append(at)
+            owner_sql("DELETE FROM daily_metrics WHERE impressions > 999")
+            owner_sql(
+                "UPDATE data_uploads SET promoting_row = 999, promoted_rows = 1000,"
+                " upserted = jsonb_set(upserted, '{daily_metrics}', '1000')"
+            )
+        return real(conn, claim, before, *how)
+
+    monkeypatch.setattr(production_store, "set_promoting", after_a_crash)
+    upload_id = uploads.finished(report(*many_rows(5500)))
+    assert taken_back == [at]
+    assert promoted(owner_sql, upload_id) == whole(5500)
+
+
+def test_a_bad_row_among_batches_written_side_by_side_costs_one_row(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql
+) -> None:
+    owner_sql("ALTER TABLE daily_metrics ADD CONSTRAINT not_the_last CHECK (impressions <> 5499)")
+    try:
+        upload_id = uploads.finished(report(*many_rows(5500)))
+    finally:
+        owner_sql("ALTER TABLE daily_metrics DROP CONSTRAINT not_the_last")
+    assert promoted(owner_sql, upload_id) == whole(5500, failed=1)
+    assert errors_of(services, uploads.show(upload_id)) == [(5499, "row_refused")]
+
+
+@pytest.mark.parametrize("row", [1500, 3500])
+def test_work_that_is_interrupted_among_batches_written_side_by_side_goes_on(
+    row: int, uploads: Uploads, services: Services, owner_sql: OwnerSql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload_id = uploads.parsed(report(*many_rows(5500)))
+    real = production_store.promote_daily_metrics
+
+    def asked_to_stop(conn: Any, claim: Claim, *, after_row: int, last_row: int) -> Any:
+        if after_row < row <= last_row:
+            raise leases.Interrupted
+        return real(conn, claim, after_row=after_row, last_row=last_row)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(production_store, "promote_daily_metrics", asked_to_stop)
+        assert work.run_next(services, "promote", promote.promote_upload)
+    left = uploads.show(upload_id)
+    assert (left.status, left.owner_id, left.attempts) == ("promoting", None, 0)
+    assert left.promoted_rows == row // 1000 * 1000
+    work_off(services)
+    assert promoted(owner_sql, upload_id) == whole(5500)

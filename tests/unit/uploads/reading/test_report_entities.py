@@ -7,6 +7,10 @@ import unicodedata
 import pytest
 from report import lines, read, table
 
+from app.kernel.canonical import natural_key_hash
+from app.uploads.reading import plan
+from app.uploads.reading.entities import Entities
+
 BIG = "120240987654321012"
 
 
@@ -212,3 +216,11 @@ def test_an_ad_without_any_campaign_is_rejected(header: str) -> None:
     header += ",Day,Impressions,Amount spent (USD)"
     report = read(lines(header, "77,2025-09-01,1,1.50", "78,2025-09-01,1,1.50"))
     assert report.codes == ["missing_campaign", "missing_campaign"]
+
+
+@pytest.mark.parametrize("external_id", ["123", 'a"b', "back\\slash", "tab\there", "ключ", "e\u0301"])
+def test_an_entitys_key_is_the_hash_of_its_natural_key(external_id: str) -> None:
+    plan_of_nothing = plan.Plan("meta", "csv", "utf-8")
+    entities = Entities(plan_of_nothing, ["w", None, "meta"])
+    expected = natural_key_hash(["w", None, "meta", "ad", external_id])
+    assert entities._key_hash("ad", external_id) == expected
