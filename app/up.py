@@ -28,9 +28,9 @@ from app.client import Client, ClientError
 
 ROOT = Path(__file__).parent.parent
 HOST = "127.0.0.1"
-# Flower has its own default beside the web's; any other instance gets a free port for it, since two
-# that start at once would both find that one free.
-PORT, FLOWER_PORT = 8000, 5555
+# Flower and the reads of reference data have their own defaults beside the web's; any other instance gets
+# free ports for them, since two that start at once would both find those free.
+PORT, FLOWER_PORT, REFDATA_PORT = 8000, 5555, 8093
 READY_SECONDS = 60.0
 POLL_SECONDS = 0.2
 PIPELINE_DATABASE, REFDATA_DATABASE = "pipeline_db", "refdata_db"
@@ -63,6 +63,7 @@ class Instance:
     pipeline_database_url: str
     refdata_database_url: str
     refdata_config: str
+    refdata_bind: str
     broker_url: str
     data_dir: Path
     api_key: str
@@ -75,6 +76,7 @@ class Instance:
             "HEADWORKS_PIPELINE_DATABASE_URL": self.pipeline_database_url,
             "HEADWORKS_REFDATA_DATABASE_URL": self.refdata_database_url,
             "HEADWORKS_REFDATA_CONFIG": self.refdata_config,
+            "HEADWORKS_REFDATA_BIND": self.refdata_bind,
             "HEADWORKS_BROKER_URL": self.broker_url,
             "HEADWORKS_DATA_DIR": str(self.data_dir),
             "HEADWORKS_API_KEY": self.api_key,
@@ -157,6 +159,7 @@ def _start_services(running: contextlib.ExitStack, port: int, data: Path) -> tup
         pipeline_database_url=_foreign("HEADWORKS_PIPELINE_DATABASE_URL", postgres),
         refdata_database_url=_foreign("HEADWORKS_REFDATA_DATABASE_URL", postgres),
         refdata_config=os.environ.get("HEADWORKS_REFDATA_CONFIG", ""),
+        refdata_bind=f"{HOST}:{_refdata_port(port, data)}",
         broker_url=_foreign("HEADWORKS_BROKER_URL", valkey),
         data_dir=data,
         api_key=os.environ.get("HEADWORKS_API_KEY") or _local_key(data),
@@ -213,6 +216,15 @@ def _own_refdata(data: Path) -> str:
     if not path.exists():
         shutil.copyfile(ROOT / "app" / "refdata" / "first.yaml", path)
     return str(path)
+
+
+def _refdata_port(port: int, data: Path) -> int:
+    """Where reads of reference data are answered: as at the last start, if that is free."""
+    path = data / "refdata-port"
+    last = machine.read_number(path) or (REFDATA_PORT if port == PORT else None)
+    found = last if last is not None and machine.port_is_free(last, HOST) else machine.free_port()
+    machine.write_private(path, f"{found}\n")
+    return found
 
 
 def _environment(instance: Instance, port: int) -> dict[str, str]:
@@ -318,6 +330,7 @@ def _ingest_samples(instance: Instance, check: Callable[[], None]) -> None:
 def _show_addresses(instance: Instance, env: dict[str, str]) -> None:
     flower = f"http://{HOST}:{env['HEADWORKS_FLOWER_PORT']}"
     _say(f"web     {instance.url}")
+    _say(f"reads   http://{instance.refdata_bind}  (reference data)")
     _say(f"flower  {flower}  (user headworks, password: the API key)")
     _say(f"API key in {instance.data_dir / 'api-key'}, logs in {instance.data_dir / 'logs'}")
     _say("Ctrl-C stops everything")

@@ -10,7 +10,7 @@ import flask.json.provider
 import werkzeug.exceptions
 import werkzeug.middleware.proxy_fix
 
-from app.access import limits, problems
+from app.access import limits, problems, statuses
 from app.access import views as access
 from app.adapters import logs, metrics, migrations
 from app.adapters.settings import Settings
@@ -128,7 +128,7 @@ def metrics_text() -> flask.Response:
 
 
 def _headworks_problem(error: errors.HeadworksError) -> flask.Response:
-    status = problems.status_of(error)
+    status = statuses.status_of(error)
     if status >= 500:
         log.warning("request_failed", code=error.code, path=flask.request.path)
     if isinstance(error, limits.TooManyRequests):
@@ -144,7 +144,7 @@ def _http_problem(error: werkzeug.exceptions.HTTPException) -> Any:
         limit = (flask.current_app.config["MAX_CONTENT_LENGTH"] - FORM_BYTES) / 2**20
         return _problem(status, "file_too_large", file_sentence("file_too_large", limit=f"{limit:g} MB"))
     if isinstance(error, werkzeug.exceptions.NotFound):
-        return _problem(status, "not_found", problems.NOTHING_HERE)
+        return _problem(status, "not_found", statuses.NOTHING_HERE)
     problem = _problem(status, problems.code_of(error), error.description or error.name)
     if isinstance(error, werkzeug.exceptions.MethodNotAllowed) and error.valid_methods:
         problem.headers["Allow"] = ", ".join(sorted(error.valid_methods))

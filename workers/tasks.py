@@ -18,20 +18,20 @@ def scan_drop() -> None:
 
 @app.task(name="uploads.parse")
 def parse_next() -> None:
-    """The upload that waits longest is parsed."""
-    work.run_next(current, "parse", parse.parse_upload)
+    """Whatever waits for it is parsed."""
+    work.take_turn(current, "parse", parse.parse_upload)
 
 
 @app.task(name="uploads.promote")
 def promote_next() -> None:
-    """The upload that waits longest is promoted."""
-    work.run_next(current, "promote", promote.promote_upload)
+    """Whatever waits for it is promoted."""
+    work.take_turn(current, "promote", promote.promote_upload)
 
 
 @app.task(name="uploads.relay")
 def relay_events() -> None:
-    """Committed events are on their streams."""
-    events.relay(current)
+    """Committed events are on their streams, and stand in the audit log."""
+    events.pass_on(current)
 
 
 @app.task(name="uploads.audit")

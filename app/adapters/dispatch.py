@@ -6,6 +6,7 @@ so a broker that is down costs latency and never work.
 
 from __future__ import annotations
 
+import threading
 from typing import Protocol
 
 import celery
@@ -16,11 +17,18 @@ from app.kernel.clock import Clock
 log = logs.get(__name__)
 
 
+GAP_SECONDS = 0.1
+"""Hints for one task are that far apart: whoever takes one finds all the work there is by then."""
+
+
 class Dispatch(Protocol):
     """Where hints go."""
 
-    def send(self, task: str) -> None:
-        """The named task will probably be run soon. Never raises for a broker that is down."""
+    def send(self, task: str, *, within: float = GAP_SECONDS) -> None:
+        """The named task will probably be run soon. Never raises for a broker that is down.
+
+        Hints for it that follow each other within so many seconds may be one, at the end of that time.
+        """
 
 
 HINT_SECONDS = 2.0
@@ -28,15 +36,42 @@ HINT_SECONDS = 2.0
 
 
 class CeleryDispatch:
-    """Hints as Celery messages; the queue follows from the name by `task_routes`."""
+    """Hints as Celery messages; the queue follows from the name by `task_routes`.
+
+    The first hint of a task is sent at once, and all that come within the gap behind it are one at its end.
+    """
 
     def __init__(self, broker_url: str, clock: Clock) -> None:
         self._broker_url = broker_url
         self._clock = clock
         self._app: celery.Celery | None = None
         self._quiet_until = clock.monotonic()
+        self._lock = threading.Lock()
+        self._next: dict[str, float] = {}  # task → when its next hint may be sent
+        self._waiting: set[str] = set()  # tasks one of whose hints waits for that
 
-    def send(self, task: str) -> None:
+    def send(self, task: str, *, within: float = GAP_SECONDS) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            if task in self._waiting:
+                return
+            wait = self._next.get(task, now) - now
+            self._next[task] = max(now, now + wait) + within
+            if wait > 0:
+                self._waiting.add(task)
+        if wait > 0:
+            timer = threading.Timer(wait, self._send_late, (task,))
+            timer.daemon = True  # a process that ends before leaves it to the sweep
+            timer.start()
+        else:
+            self._send(task)
+
+    def _send_late(self, task: str) -> None:
+        with self._lock:
+            self._waiting.discard(task)
+        self._send(task)
+
+    def _send(self, task: str) -> None:
         if self._clock.monotonic() < self._quiet_until:
             log.info("hint_not_sent", task=task, reason="the broker did not answer a moment ago")
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import lru_cache
 from typing import Any
 
 import structlog
@@ -34,9 +35,14 @@ def configure(process: str, level: str = "INFO") -> None:
 def redact(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """A structlog processor: fields with the name of a secret are replaced by asterisks."""
     for field in event:
-        if any(field == name or field.endswith(f"_{name}") for name in SECRET_FIELDS):
+        if _is_secret(field):
             event[field] = "***"
     return event
+
+
+@lru_cache(1000)
+def _is_secret(field: str) -> bool:
+    return any(field == name or field.endswith(f"_{name}") for name in SECRET_FIELDS)
 
 
 def get(module: str) -> Any:

@@ -98,6 +98,37 @@ kafka_consumer_lag = Gauge(
     ["topic", "partition"],
     multiprocess_mode="mostrecent",
 )
+dict_version_lag = Gauge(
+    "dict_version_lag",
+    "How many versions a pod is behind what it has heard of, of the tenant that is furthest behind.",
+    ["dict_code"],
+    multiprocess_mode="mostrecent",
+)
+cache_reload_duration = Histogram(
+    "cache_reload_duration",
+    "Seconds from the beginning of a reload until the readers are told.",
+    ["dict_code"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60),
+)
+cache_reload_errors = Counter("cache_reload_errors", "Reloads that failed, by code.", ["dict_code", "code"])
+redis_stream_lag = Gauge(
+    "redis_stream_lag",
+    "Announcements on the stream that the pod has not read.",
+    multiprocess_mode="mostrecent",
+)
+postgres_fallback_reads = Counter(
+    "postgres_fallback_reads", "Reads that the database answered itself.", ["dict_code"]
+)
+refdata_staleness_seconds = Gauge(
+    "headworks_refdata_staleness_seconds",
+    "Since when a dictionary was not found to be as its database has it.",
+    ["dict_code"],
+    multiprocess_mode="mostrecent",
+)
+refdata_drifts = Counter(
+    "headworks_refdata_drifts_total", "Changes of tables that no command has made.", ["dict_code"]
+)
+refdata_reads = Counter("headworks_refdata_reads_total", "Reads of reference data.", ["kind", "status"])
 pipeline_transitions = Counter(
     "headworks_pipeline_transitions_total",
     "Changes of a task's status in a stage.",

@@ -74,10 +74,13 @@ class Settings:
     pipeline_database_url: str = field(default="", repr=False)  # of its own; empty: no pipeline is served
     pipeline_tokens: str = field(default="", repr=False)  # of the daemons, separated by commas
     refdata_config: str = ""  # the YAML of the reference data; empty: none is served
+    refdata_bind: str = "127.0.0.1:8093"  # where reads of reference data are answered, host:port
+    refdata_server: str = "safe"  # uvicorn; or fast: a protocol of our own on httptools
+    refdata_readers: int = 1  # processes that answer
     code_commit: str = ""  # of the code that runs; empty: of its checkout
     upload_bytes: int = 50 * 1024 * 1024  # D6.6 §3.2
     unpacked_bytes: int = 400 * 1024 * 1024  # of a gzip file: eight times the largest upload
-    staging_chunk_rows: int = 10_000  # source rows that one commit of parse stages
+    staging_chunk_rows: int = 20_000  # source rows that one commit of parse stages
     lease_seconds: float = 8.0  # how long a dead worker keeps its upload, at most
     sweep_seconds: float = 2.0
     statement_timeout_seconds: float = 60.0
@@ -117,6 +120,7 @@ class Settings:
         kinds = {
             "drop_stable_seconds": float,
             "trusted_proxies": int,
+            "refdata_readers": int,
             "rate_per_minute": int,
             "uploads_per_minute": int,
             "upload_bytes": int,

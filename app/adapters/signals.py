@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
@@ -20,6 +20,10 @@ ABANDONED_MS = 30_000
 """After so long an event that a consumer took and never acknowledged goes to another one."""
 
 
+Event = tuple[str, bytes]
+Handle = Callable[[Sequence[Event]], None]
+
+
 class Streams:
     """The event streams of one Redis."""
 
@@ -27,37 +31,37 @@ class Streams:
         self._prefix = prefix
         self._redis = redis.Redis.from_url(url, socket_timeout=5, socket_connect_timeout=5, protocol=2)
 
-    def publish(self, topic: str, *, key: str, payload: bytes) -> None:
-        """The event stands at the end of its topic's stream."""
+    def publish(self, events: Sequence[tuple[str, str, bytes]]) -> None:
+        """The events, each a topic, a key and a payload, stand at the ends of their topics' streams."""
         try:
-            self._redis.xadd(
-                self._prefix + topic,
-                {"key": key, "payload": payload},
-                maxlen=STREAM_LENGTH,
-                approximate=True,
-            )
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for topic, key, payload in events:
+                    pipeline.xadd(
+                        self._prefix + topic,
+                        {"key": key, "payload": payload},
+                        maxlen=STREAM_LENGTH,
+                        approximate=True,
+                    )
+                pipeline.execute()
         except redis.exceptions.RedisError as error:
             raise errors.ConnectionLost("Redis cannot be reached.") from error
 
-    def consume(self, topic: str, *, group: str, consumer: str, handle: Callable[[str, bytes], None]) -> int:
-        """`handle(key, payload)` has returned for every event there is; how many there were.
+    def consume(self, topic: str, *, group: str, consumer: str, handle: Handle) -> int:
+        """`handle` has returned for every event there is; how many there were.
 
-        An event is acknowledged once handled; one whose consumer died meanwhile is handled again.
+        It is given some at a time, each a key and a payload; when it raises, each of them alone. An event is
+        acknowledged once handled; one whose consumer died meanwhile is handled again.
         """
         stream = self._prefix + topic
         try:
             self._ensure_group(stream, group)
             handled = 0
-            while events := self._take(stream, group, consumer):
-                for event_id, fields in events:
-                    try:
-                        handle(fields[b"key"].decode(), fields[b"payload"])
-                    except errors.HeadworksError as error:
-                        # It stays unacknowledged and comes again; the events behind it do not wait.
-                        log.warning("event_not_handled", topic=topic, code=error.code)
-                        continue
-                    self._redis.xack(stream, group, event_id)
-                    handled += 1
+            while taken := self._take(stream, group, consumer):
+                events = [(event_id, (of[b"key"].decode(), of[b"payload"])) for event_id, of in taken]
+                done = _handled(events, handle, topic)
+                if done:
+                    self._redis.xack(stream, group, *done)
+                handled += len(done)
             return handled
         except redis.exceptions.RedisError as error:
             raise errors.ConnectionLost("Redis cannot be reached.") from error
@@ -93,3 +97,15 @@ class Streams:
             return abandoned
         fresh: Any = self._redis.xreadgroup(group, consumer, {stream: ">"}, count=100)
         return fresh[0][1] if fresh else []
+
+
+def _handled(events: list[tuple[bytes, Event]], handle: Handle, topic: str) -> list[bytes]:
+    """The ids of those that were handled: one that cannot be stays, comes again, and holds up no other."""
+    try:
+        handle([event for _, event in events])
+        return [event_id for event_id, _ in events]
+    except errors.HeadworksError as error:
+        if len(events) == 1:
+            log.warning("event_not_handled", topic=topic, code=error.code)
+            return []
+    return [event_id for one in events for event_id in _handled([one], handle, topic)]

@@ -16,6 +16,8 @@ from app.kernel.clock import Clock
 from app.pipeline.requests import StuckQuery
 from app.pipeline.services import apply_ddl
 from app.pipeline.store import Pipeline
+from app.refdata import services as refdata_services
+from app.refdata import store as refdata_store
 from app.suppliers import history, services
 
 OLDEST_POSTGRESQL = 150_000  # UNIQUE NULLS NOT DISTINCT
@@ -216,6 +218,26 @@ def _pipeline(of: Examined) -> str:
     return "No task is at work for too long."
 
 
+def _refdata(of: Examined) -> str:
+    if not of.settings.refdata_config:
+        return "None is served here."
+    found = refdata_services.connect(of.settings, name="headworks doctor")
+    try:
+        waits = [refdata_store.unannounced(database) for database in found.databases.values()]
+    except errors.ConnectionLost as error:
+        raise Ill(error.sentence, "Start it, or correct its address in the configuration.") from None
+    finally:
+        found.close()
+    oldest, number = max(one.oldest_seconds for one in waits), sum(one.events for one in waits)
+    if oldest > WAITING_SECONDS:
+        raise Ill(
+            f"{number} versions wait to be announced, the oldest for {oldest:.0f} s.",
+            "Readers learn of them later: see whether refdata-relay runs, and whether its Redis answers.",
+            works=True,
+        )
+    return f"{len(found.config.dictionaries)} dictionaries, and every version is announced."
+
+
 CHECKS: dict[str, Callable[[Examined], str]] = {
     "database": _database,
     "schema": _schema,
@@ -227,4 +249,5 @@ CHECKS: dict[str, Callable[[Examined], str]] = {
     "work": _work,
     "suppliers": _suppliers,
     "pipeline": _pipeline,
+    "refdata": _refdata,
 }

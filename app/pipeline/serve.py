@@ -7,7 +7,7 @@ from typing import Any
 import flask
 import werkzeug.exceptions
 
-from app.access import exposure, problems
+from app.access import exposure, problems, statuses
 from app.adapters import logs
 from app.adapters.settings import Settings, SettingsError
 from app.kernel import errors
@@ -67,7 +67,7 @@ def show_document() -> werkzeug.Response:
 
 
 def _refusal(error: errors.HeadworksError) -> flask.Response:
-    status = problems.status_of(error)
+    status = statuses.status_of(error)
     if status >= 500:
         log.warning("request_failed", code=error.code, path=flask.request.path)
     return problems.answer(status, error.code, error.sentence, **getattr(error, "members", {}))
@@ -75,7 +75,7 @@ def _refusal(error: errors.HeadworksError) -> flask.Response:
 
 def _http_problem(error: werkzeug.exceptions.HTTPException) -> Any:
     if isinstance(error, werkzeug.exceptions.NotFound):
-        return problems.answer(404, "not_found", problems.NOTHING_HERE)
+        return problems.answer(404, "not_found", statuses.NOTHING_HERE)
     if (error.code or 500) < 400:
         return error.get_response()
     answer = problems.answer(error.code or 500, problems.code_of(error), error.description or error.name)

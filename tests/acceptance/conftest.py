@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
@@ -24,6 +25,20 @@ from tests.conftest import KEY, SECRET, Servers
 
 ROOT = Path(__file__).parent.parent.parent
 TERMINAL = ("completed", "partial", "failed")
+TOKEN_SECRET = "a secret that signs the tokens of this test run"
+TENANTS = """
+  security:
+    tenant:
+      algorithms: [HS256]
+      secretFromEnv: REFDATA_TOKEN_SECRET
+"""
+"""Who may speak for a tenant: whoever has a token that names it."""
+
+
+def token_of(tenant_id: str) -> str:
+    """A token that speaks for this tenant, for an hour."""
+    claims = {"sub": "tests", "tenant_id": tenant_id, "exp": int(time.time()) + 3600}
+    return jwt.encode(claims, TOKEN_SECRET, algorithm="HS256")
 
 
 class Problem(Exception):
@@ -116,6 +131,8 @@ def fleet(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         servers.sql(f"CREATE DATABASE {name}_pipeline")
         env = environment(servers.dsn_of(name), valkey.url, data)
         env["HEADWORKS_PIPELINE_DATABASE_URL"] = servers.dsn_of(f"{name}_pipeline")
+        servers.sql(f"CREATE DATABASE {name}_refdata")
+        env |= refdata_environment(servers.dsn_of(f"{name}_refdata"), data)
         processes = embedded.Fleet(ROOT / "Procfile", env=env, logs=data / "logs")
         processes.start()
         try:
@@ -147,6 +164,18 @@ def environment(dsn: str, broker_url: str, data: Path) -> dict[str, str]:
         "HEADWORKS_SUPPLIER_CONFIGS_DIR": str(data / "supplier configs"),
         "FLOWER_BASIC_AUTH": "tests:tests",
         "PROMETHEUS_MULTIPROC_DIR": str(data / "metrics"),
+    }
+
+
+def refdata_environment(dsn: str, data: Path) -> dict[str, str]:
+    """What makes a fleet serve reference data: the dictionaries of a first start, and tokens of tenants."""
+    config = data / "refdata.yaml"
+    first = (ROOT / "app" / "refdata" / "first.yaml").read_text(encoding="utf-8")
+    config.write_text(first + TENANTS, encoding="utf-8")
+    return {
+        "HEADWORKS_REFDATA_CONFIG": str(config),
+        "HEADWORKS_REFDATA_DATABASE_URL": dsn,
+        "REFDATA_TOKEN_SECRET": TOKEN_SECRET,
     }
 
 

@@ -25,7 +25,7 @@ from app import cli, web
 from app.access import keys, sessions
 from app.adapters import database
 from app.adapters.settings import Settings
-from tests.acceptance.conftest import ROOT, Api, RunningFleet, multipart
+from tests.acceptance.conftest import ROOT, TOKEN_SECRET, Api, RunningFleet, multipart, token_of
 from tests.conftest import KEY, SECRET, Servers
 
 EVERY_SCOPE = frozenset({"upload", "read", "ops"})
@@ -55,7 +55,7 @@ class Answer:
         headers = {k: v for k, v in self.headers.items() if k not in VARYING}
         text = f"{self.status} {sorted(headers.items())} {self.body}"
         text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "<id>", text)
-        text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*\+00:00", "<time>", text)
+        text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(\+00:00|Z)", "<time>", text)
         text = re.sub(r"whsec_[\w+/=]+", "<secret>", text)
         text = re.sub(r'name="csrf_token" value="[0-9a-f]*"', "<token>", text)
         return re.sub(r"headworks_session=[\w-]{43}; Expires=[^;]+", "<session>", text)
@@ -128,8 +128,14 @@ class Workspace:
     client_id: str
     key: str
     idempotency_key: str
+    event_id: str
     subscription_id: str = ""
     delivery_id: str = ""
+
+    @property
+    def token(self) -> str:
+        """What speaks for the workspace where it is a tenant of reference data."""
+        return token_of(self.id)
 
 
 @dataclass(frozen=True)
@@ -174,9 +180,23 @@ def both(fleet: RunningFleet, access: database.Database) -> Two:
         ]
         for answer in sent:
             assert api.finished(answer["upload_id"])["status"] == "completed"
-        return Workspace(id_, sent[-1]["upload_id"], client_id, api.key, "")
+        return Workspace(id_, sent[-1]["upload_id"], client_id, api.key, "", changed(fleet, id_, name))
 
     return Two(fleet.api.url, workspace("Ours"), workspace(MARK))
+
+
+def changed(fleet: RunningFleet, tenant_id: str, name: str) -> str:
+    """The eventId of a change of this tenant's countries, which is committed."""
+    tenant = Api(fleet.api.url, token_of(tenant_id))
+    items = [{"key": "AT", "op": "UPSERT", "payload": {"name": name}}]
+    body = {"dictCode": "COUNTRY", "eventType": "DELTA", "items": items}
+    sent = tenant.post_json(f"/v1/tenants/{tenant_id}/updates", body)
+    deadline = time.monotonic() + 30
+    while (found := tenant.get(sent["statusUrl"]))["status"] != "COMMITTED":
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+    event_id: str = found["eventId"]
+    return event_id
 
 
 @pytest.fixture
@@ -225,6 +245,11 @@ def with_webhook(workspace: Workspace, fleet: RunningFleet, servers: Servers) ->
 
 PIPELINE = "/api/v1/pipeline"
 FIELDS = {"platform": "meta", "source": "manual", "file": report("Ours").decode()}
+CHUNK = {
+    # of two: nothing becomes of it, and each answer says so
+    "dictCode": "CURRENCY", "eventType": "SNAPSHOT", "chunkIndex": 1, "chunksTotal": 2,
+    "snapshotId": str(uuid.uuid4()), "items": [{"key": "EUR", "payload": {"name": "Euro"}}],
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -232,11 +257,12 @@ class Route:
     """What the table says of one route and method.
 
     The scope is one of a key's; `a session`: whoever is let in; `the instance`: keys of all workspaces, and
-    nothing is here for others; `a token`: the pipeline's own, or the instance's own key.
+    nothing is here for others; `a token`: the pipeline's own, or the instance's own key; `a tenant`: a token
+    that speaks for the tenant in the path, or the instance's own key.
     """
 
     scope: str | None = None  # None: for everybody
-    names: str | None = None  # the parameter by which it is asked for a workspace; None: by its path
+    names: str | None = None  # where it is asked for a workspace; None: by the id of a thing in its path
     form: dict[str, str] = field(default_factory=dict)
     body: dict[str, Any] | None = None
 
@@ -305,6 +331,11 @@ ROUTES = {
     (f"{PIPELINE}/metrics/summary", "GET"): Route("a token"),
     (f"{PIPELINE}/metrics", "GET"): Route("a token"),
     (f"{PIPELINE}/events", "GET"): Route("a token"),
+    # a tenant of reference data has the id of a workspace here, which it need not have
+    ("/v1/tenants/<tenant_id>/updates", "POST"): Route("a tenant", "path and body", body=CHUNK),
+    ("/v1/tenants/<tenant_id>/updates/<uuid:event_id>", "GET"): Route("a tenant", "path"),
+    ("/v1/refdata/config", "GET"): Route("the instance"),
+    ("/v1/refdata/config/reload", "POST"): Route("the instance"),
     ("/templates", "GET"): Route("a session"),
     ("/templates/<platform>.csv", "GET"): Route("a session"),
     ("/assets/<path:filename>", "GET"): Route(),
@@ -326,9 +357,13 @@ ROUTES = {
 
 @pytest.fixture(scope="module")
 def url_map(fleet: RunningFleet) -> Any:
-    app = web.create_app(Settings.from_env(fleet.env))
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in fleet.env.items():
+            patched.setenv(name, value)
+        app = web.create_app(Settings.from_env(fleet.env))
     app.extensions["services"].db.close()
     app.extensions["pipeline"].pipeline.db.close()
+    app.extensions["refdata"].close()
     structlog.reset_defaults()
     return app.url_map
 
@@ -356,6 +391,7 @@ def ask(rule: str, method: str, by: Workspace) -> Ask:
     path = path.replace("<platform>", "meta").replace("<uuid:subscription_id>", by.subscription_id)
     path = path.replace("<uuid:delivery_id>", by.delivery_id).replace("<supplier>", "acme")
     path = path.replace("<run_id>", "acme_20260101T000000Z_000000").replace("<stage>", "shard-worker")
+    path = path.replace("<tenant_id>", by.id).replace("<uuid:event_id>", by.event_id)
     path = re.sub(r"<any\((\w+)[^>]*>", r"\1", path)
     assert "<" not in path, "say here what stands in this place of the path"
     named = [("workspace_id", by.id)]
@@ -365,20 +401,35 @@ def ask(rule: str, method: str, by: Workspace) -> Ask:
         path,
         query=named if route.names == "query" else [],
         form=[*named, *form] if route.names == "form" else form,
-        body={**dict(named), **route.body} if route.body is not None else None,
+        body=body_of(route, by),
         headers=SOCKET if rule.endswith("<uuid:upload_id>/events") else {},
     )
 
 
+def body_of(route: Route, by: Workspace) -> dict[str, Any] | None:
+    if route.body is None:
+        return None
+    return {"tenantId" if route.scope == "a tenant" else "workspace_id": by.id, **route.body}
+
+
 def ids(asked: Ask, of: Workspace) -> list[tuple[str, str]]:
+    if asked.path.startswith("/v1/tenants/"):
+        return [
+            ("tenant_id", of.id),
+            ("tenantId", of.id),
+            ("event_id", of.event_id),
+            ("eventId", of.event_id),
+        ]
     named = [("workspace_id", of.id), ("upload_id", of.upload_id), ("client_id", of.client_id)]
     # An upload may name any client, and would then be found under it.
     return named[:2] if asked.method == "POST" else named
 
 
 def foreign_path(asked: Ask, ours: Workspace, theirs: Workspace) -> Ask:
+    """Their things where ours are named."""
     path = asked.path.replace(ours.upload_id, theirs.upload_id)
     path = path.replace(ours.subscription_id, theirs.subscription_id)
+    path = path.replace(ours.event_id, theirs.event_id)
     return replace(asked, path=path.replace(ours.delivery_id, theirs.delivery_id))
 
 
@@ -389,7 +440,8 @@ def foreign_name(asked: Ask, ours: Workspace, theirs: Workspace) -> Ask:
         return [(name, theirs.id if value == ours.id else value) for name, value in pairs]
 
     body = dict(swap(list(asked.body.items()))) if asked.body is not None else None
-    return replace(asked, query=swap(asked.query), form=swap(asked.form), body=body)
+    path = asked.path.replace(ours.id, theirs.id)
+    return replace(asked, path=path, query=swap(asked.query), form=swap(asked.form), body=body)
 
 
 def with_headers(asked: Ask, theirs: Workspace) -> Ask:
@@ -448,13 +500,13 @@ def log_in(url: str, key: str) -> dict[str, str]:
 
 
 def asker(two: Two, by: str) -> Callable[[Ask], Answer]:
-    """Sends requests of ours, by the key itself or by a session of it."""
+    """Sends requests of ours, by the key itself, by a session of it, or by a token of the tenant."""
     browser: dict[str, str] = {}
 
     def send(asked: Ask) -> Answer:
         nonlocal browser
-        if by == "key":
-            return asked.send(two.url, two.ours.key)
+        if by != "session":
+            return asked.send(two.url, two.ours.key if by == "key" else two.ours.token)
         browser = browser or log_in(two.url, two.ours.key)
         cookie = "; ".join(filter(None, [browser["Cookie"], asked.headers.get("Cookie")]))
         answer = replace(asked, headers={**asked.headers, **browser, "Cookie": cookie}).send(two.url, None)
@@ -478,45 +530,75 @@ ORDER BY 1
 """
 
 
+# Of reference data; the relay goes on meanwhile.
+STATE_OF_TENANT = """
+SELECT t::text FROM refdata.update_request t WHERE tenant_id = '{id}'
+UNION ALL SELECT t::text FROM refdata.processed_event t WHERE tenant_id = '{id}'
+UNION ALL SELECT t::text FROM refdata.dictionary_meta t WHERE tenant_id = '{id}'
+UNION ALL SELECT t::text FROM refdata.dictionary_item t WHERE tenant_id = '{id}'
+UNION ALL SELECT t::text FROM refdata.snapshot t WHERE tenant_id = '{id}'
+UNION ALL SELECT t::text FROM refdata.snapshot_chunk t WHERE tenant_id = '{id}'
+UNION ALL SELECT t.payload::text FROM refdata.outbox_event t WHERE tenant_id = '{id}'
+ORDER BY 1
+"""
+
+
 def state_of(workspace: Workspace, fleet: RunningFleet, servers: Servers) -> Any:
-    return servers.sql(STATE.format(id=workspace.id), dsn=fleet.dsn)
+    of_tenant = STATE_OF_TENANT.format(id=workspace.id)
+    return (
+        servers.sql(STATE.format(id=workspace.id), dsn=fleet.dsn),
+        servers.sql(of_tenant, dsn=fleet.env["HEADWORKS_REFDATA_DATABASE_URL"]),
+    )
 
 
 ROUTE_IDS = [f"{method} {rule}" for rule, method in ROUTES]
 CLOSED = [place for place, route in ROUTES.items() if route.scope is not None]
+OF_TENANTS = [place for place, route in ROUTES.items() if route.scope == "a tenant"]
+ASKED = [(*place, by) for place in ROUTES for by in WAYS_IN] + [(*place, "token") for place in OF_TENANTS]
 
 
-@pytest.mark.parametrize("by", WAYS_IN)
-@pytest.mark.parametrize(("rule", "method"), ROUTES, ids=ROUTE_IDS)
+def way_in(rule: str, method: str, of: Workspace) -> str:
+    """What a program of this workspace shows here."""
+    return of.token if (rule, method) in OF_TENANTS else of.key
+
+
+@pytest.mark.parametrize(
+    ("rule", "method", "by"), ASKED, ids=[f"{method} {rule} by {by}" for rule, method, by in ASKED]
+)
 def test_another_workspace_is_as_if_it_were_not_there(
     rule: str, method: str, by: str, two: Two, fleet: RunningFleet, servers: Servers
 ) -> None:
     theirs = replace(two.theirs, idempotency_key=f"{by} {two.theirs.id}")
     before, send = state_of(theirs, fleet, servers), asker(two, by)
     for way, change in WAYS.items():
-        a, b, c, d, e, f = (str(uuid.uuid4()) for _ in range(6))
-        nothing = Workspace(a, b, c, f"hw_aaaaaaaa_{theirs.key[12:]}", d, e, f)
+        a, b, c, d, e, f, g = (str(uuid.uuid4()) for _ in range(7))
+        nothing = Workspace(a, b, c, f"hw_aaaaaaaa_{theirs.key[12:]}", d, e, f, g)
         asked = change(ask(rule, method, two.ours), two.ours, theirs)
         foreign = send(asked)
         unknown = send(change(ask(rule, method, two.ours), two.ours, nothing))
         hidden = (theirs.id, theirs.upload_id, theirs.client_id, theirs.subscription_id, theirs.delivery_id)
-        for mark in (*hidden, theirs.key, MARK):
+        for mark in (*hidden, theirs.event_id, theirs.key, MARK):
             if mark not in str(vars(asked)):  # what was sent may be shown again
                 assert mark not in foreign.body and mark not in str(foreign.headers), way
         assert foreign.status < 500 and foreign.status != 429, (way, foreign)
         if rule != "/metrics":  # which counts on
             assert unknown.seen == foreign.seen, way
-        if way == names_it(rule, method):
-            assert foreign.status == 404, (way, foreign)
+        if way in (refused := refusals(rule, method, by)):
+            assert foreign.status == refused[way], (way, foreign)
     assert before == state_of(theirs, fleet, servers)
 
 
-def names_it(rule: str, method: str) -> str | None:
-    """The way in which this route is really asked for another workspace's things."""
+def refusals(rule: str, method: str, by: str) -> dict[str, int]:
+    """The ways in which this route is really asked for another workspace's things, and what they lead to."""
     route = ROUTES[rule, method]
+    if by == "token":
+        of_event = {"the path": 404} if "<uuid:event_id>" in rule else {}
+        return {"where the workspace is named": 403, **of_event}
+    if route.scope == "a tenant":
+        return dict.fromkeys(WAYS, 401)
     if route.scope not in EVERY_SCOPE:
-        return None
-    return "where the workspace is named" if route.names else "the path"
+        return {}
+    return {"where the workspace is named" if route.names else "the path": 404}
 
 
 OTHER_STATUS = {
@@ -525,6 +607,7 @@ OTHER_STATUS = {
     ("/uploads/<uuid:upload_id>/requeue", "POST"): 409,
     ("/v1/uploads/<uuid:upload_id>/events", "GET"): 101,  # a socket
     ("/v1/webhooks", "POST"): 409,  # the URL is subscribed already
+    ("/v1/tenants/<tenant_id>/updates", "POST"): 202,  # it is on its way
     ("/v1/webhooks/<uuid:subscription_id>/test", "POST"): 409,  # one is on its way
     ("/v1/webhooks/<uuid:subscription_id>/deliveries/<uuid:delivery_id>/redeliver", "POST"): 409,
 }
@@ -533,7 +616,7 @@ OTHER_STATUS = {
 @pytest.mark.parametrize(("rule", "method"), ROUTES, ids=ROUTE_IDS)
 def test_ones_own_workspace_is_there(rule: str, method: str, two: Two) -> None:
     # The comparison above would hold as well if nothing worked at all.
-    answer = ask(rule, method, two.ours).send(two.url, two.ours.key)
+    answer = ask(rule, method, two.ours).send(two.url, way_in(rule, method, two.ours))
     nothing_here = {"the instance": 404, "a token": 401}
     if ROUTES[rule, method].scope in nothing_here:
         assert answer.status == nothing_here[ROUTES[rule, method].scope]
@@ -543,6 +626,9 @@ def test_ones_own_workspace_is_there(rule: str, method: str, two: Two) -> None:
         return
     usual = {"POST": (200, 201, 303), "GET": (200,), "DELETE": (204,)}[method]
     assert answer.status in usual, answer
+    if ROUTES[rule, method].scope == "a tenant":
+        told = json.loads(answer.body)
+        assert (told["eventId"], told["status"]) == (two.ours.event_id, "COMMITTED")
     if ROUTES[rule, method].scope == "read":
         of_a_log = {"/v1/audit": '"action":"moved"', "/audit": 'data-name="What"'}
         found = ("Ours", two.ours.upload_id, "2025-05-01", of_a_log.get(rule, "Ours"))
@@ -551,7 +637,7 @@ def test_ones_own_workspace_is_there(rule: str, method: str, two: Two) -> None:
 
 @pytest.mark.parametrize(("rule", "method"), CLOSED)
 def test_without_a_key_only_open_routes_answer(rule: str, method: str, two: Two) -> None:
-    plain, key = ask(rule, method, two.ours), two.ours.key
+    plain, key = ask(rule, method, two.ours), way_in(rule, method, two.ours)
     places = [
         {},
         {"query": [*plain.query, ("key", key), ("api_key", key), ("access_token", key)]},
@@ -602,12 +688,62 @@ def test_the_pipeline_is_for_the_instance_s_own_key_and_no_other(
         assert (answer.status, json.loads(answer.body)["code"]) == (422, "invalid_request")
 
 
+@pytest.mark.parametrize(("rule", "method"), OF_TENANTS)
+def test_a_tenant_is_its_tokens_and_the_instance_s_own_key_and_nobody_else(
+    rule: str, method: str, two: Two, access: database.Database
+) -> None:
+    asked = ask(rule, method, two.ours)
+    operator = new_key(access, None)
+    for key in (operator, two.ours.key, f"{two.ours.token}x", two.theirs.token.rpartition(".")[0] + "."):
+        assert asked.send(two.url, key).status == 401
+    for key in (operator, KEY, two.ours.key):
+        browser = replace(asked, headers=log_in(two.url, key))
+        assert browser.send(two.url, None).status == 401
+    theirs = asked.send(two.url, two.theirs.token)
+    assert (theirs.status, json.loads(theirs.body)["code"]) == (403, "tenant_mismatch")
+    for key in (KEY, two.ours.token):
+        assert asked.send(two.url, key).status == (202 if method == "POST" else 200)
+
+
+def test_an_event_id_of_another_tenant_is_as_good_as_any_other(
+    two: Two, fleet: RunningFleet, servers: Servers
+) -> None:
+    before = state_of(two.theirs, fleet, servers)
+    asked = ask("/v1/tenants/<tenant_id>/updates", "POST", two.ours)
+    for event_id in (two.theirs.event_id, str(uuid.uuid4())):
+        shown = f"{asked.path}/{event_id}"
+        assert Ask("GET", shown).send(two.url, two.ours.token).status == 404
+        answer = replace(asked, body={**asked.body, "eventId": event_id}).send(two.url, two.ours.token)
+        told = json.loads(answer.body)
+        assert (answer.status, told["eventId"], told["tenantId"]) == (202, event_id, two.ours.id)
+        assert (told["dictCode"], told["status"]) == ("CURRENCY", "PENDING")
+        assert json.loads(Ask("GET", shown).send(two.url, two.ours.token).body)["dictCode"] == "CURRENCY"
+    assert before == state_of(two.theirs, fleet, servers)
+
+
+def test_the_configuration_of_reference_data_is_for_operators_with_the_scope(
+    two: Two, access: database.Database
+) -> None:
+    for scope, path, method in (
+        ("read", "/v1/refdata/config", "GET"),
+        ("ops", "/v1/refdata/config/reload", "POST"),
+    ):
+        right, wrong = (
+            new_key(access, None, scopes) for scopes in (frozenset({scope}), EVERY_SCOPE - {scope})
+        )
+        answer = Ask(method, path).send(two.url, right)
+        codes = [one["dictCode"] for one in json.loads(answer.body)["dictionaries"]]
+        assert (answer.status, codes) == (200, ["COUNTRY", "CURRENCY"])
+        assert Ask(method, path).send(two.url, wrong).status == 403
+        assert Ask(method, path).send(two.url, two.ours.token).status == 401
+
+
 KEPT = ("/openapi.json", "/docs/viewer/<filename>", *(r for r, _ in ROUTES if r.endswith("<path:filename>")))
 
 
 @pytest.mark.parametrize(("rule", "method"), ROUTES, ids=ROUTE_IDS)
 def test_every_answer_has_the_headers_that_keep_a_browser_safe(rule: str, method: str, two: Two) -> None:
-    for key in (two.ours.key, None):
+    for key in (way_in(rule, method, two.ours), None):
         answer = ask(rule, method, two.ours).send(two.url, key)
         if answer.status == 101:
             continue  # a socket is no page
@@ -799,7 +935,20 @@ def test_no_log_of_the_fleet_holds_a_key_a_session_or_a_token(fleet: RunningFlee
     ):
         Ask("POST", "/v1/uploads", form=[("csrf_token", "x")], headers=headers).send(two.url, None)
     Ask("POST", "/login", form=[("key", two.ours.key + "x")]).send(two.url, None)
-    secrets = {two.ours.key[12:], two.theirs.key[12:], session_id, cookies["X-CSRF-Token"], KEY, SECRET}
+    of_tenant = ask("/v1/tenants/<tenant_id>/updates/<uuid:event_id>", "GET", two.ours)
+    tokens = (two.ours.token, two.theirs.token)
+    for token in (*tokens, f"{tokens[0]}x"):
+        of_tenant.send(two.url, token)
+    secrets = {
+        TOKEN_SECRET,
+        *(token.rpartition(".")[2] for token in tokens),
+        two.ours.key[12:],
+        two.theirs.key[12:],
+        session_id,
+        cookies["X-CSRF-Token"],
+        KEY,
+        SECRET,
+    }
     logs = sorted((fleet.data / "logs").glob("*.log"))
     assert "key_refused" in (fleet.data / "logs" / "web.log").read_text(encoding="utf-8")
     for log in logs:

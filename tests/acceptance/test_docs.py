@@ -45,6 +45,17 @@ def test_the_api_is_read_and_tried_with_a_key(reader: Visit) -> None:
     assert listed(reader) == "200"
 
 
+def test_what_another_address_answers_is_shown_and_not_to_be_tried(reader: Visit) -> None:
+    page = reader.page
+    page.goto(f"{reader.url}/docs")
+    for name, is_tried in (("Reference_data-showUpdate", True), ("Reads_of_reference_data-readItem", False)):
+        place = f"#operations-{name}"
+        page.click(f"{place} .opblock-summary-control")
+        expect(page.locator(f"{place} .responses-wrapper")).to_be_visible(timeout=SECONDS)
+        assert page.locator(f"{place} .try-out__btn").count() == is_tried, name
+    expect(page.locator("#operations-tag-Reads_of_reference_data")).to_contain_text("127.0.0.1:8093")
+
+
 def test_whoever_has_logged_in_tries_it_without_a_key(chromium: Browser, fleet: RunningFleet) -> None:
     with visit(chromium, fleet.api.url) as reader:
         page = reader.goto("/")

@@ -133,11 +133,12 @@ def test_every_upload_is_in_one_workers_hands_at_a_time(trail: Trail) -> None:
         assert {1} == set(Counter(move.upload_id for move in trail.into(status)).values()), status
 
 
-@pytest.mark.parametrize("status", ["processing", "promoting"])
-def test_both_workers_take_part(status: str, trail: Trail) -> None:
+# Of two workers each; those of promote have two processes.
+@pytest.mark.parametrize(("status", "processes"), [("processing", 2), ("promoting", 4)])
+def test_every_process_takes_part(status: str, processes: int, trail: Trail) -> None:
     shares = Counter(move.owner_id for move in trail.into(status))
-    assert len(shares) == 2
-    assert min(shares.values()) >= WORKSPACES * UPLOADS_EACH // 10, shares
+    assert len(shares) == processes
+    assert min(shares.values()) >= WORKSPACES * UPLOADS_EACH // (5 * processes), shares
 
 
 def test_no_workspace_waits_for_another_ones_backlog(trail: Trail) -> None:

@@ -105,7 +105,7 @@ def test_uploads_are_taken_in_while_the_broker_is_down(world: World) -> None:
 
 def test_a_hint_that_is_lost_is_sent_again(world: World) -> None:
     class Lost:
-        def send(self, task: str) -> None:
+        def send(self, task: str, *, within: float = 0.0) -> None:
             """It never arrives."""
 
     kept = world.services

@@ -206,3 +206,40 @@ def test_a_pipeline_whose_database_is_not_there_is_told_without_its_password(set
     found = finding(gone, "pipeline")
     assert (found.state, "HEADWORKS_PIPELINE_DATABASE_URL" in found.advice) == ("failed", True)
     assert "hush" not in str(found)
+
+
+@pytest.fixture
+def with_refdata(
+    settings: Settings, servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Settings]:
+    """The instance with reference data, in an empty database."""
+    name = f"refdata_{uuid.uuid4().hex[:8]}"
+    servers.sql(f"CREATE DATABASE {name}")
+    dsn = servers.dsn_of(name)
+    monkeypatch.setenv("DOCTOR_REFDATA", dsn)
+    monkeypatch.setenv("DOCTOR_REDIS", servers.valkey.url)
+    config = tmp_path / "refdata.yaml"
+    config.write_text(
+        "refdata:\n  postgres: {urlFromEnv: DOCTOR_REFDATA}\n  redis: {urlFromEnv: DOCTOR_REDIS}\n"
+        "  dictionaries:\n    - {code: NOTES, apply: {mode: DICTIONARY_ITEM}}\n"
+    )
+    yield replace(settings, refdata_config=str(config))
+    servers.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_versions_that_nobody_announces_are_told(with_refdata: Settings, servers: Servers) -> None:
+    assert finding(with_refdata, "refdata").state == "ok"
+    servers.sql(
+        "INSERT INTO refdata.outbox_event (tenant_id, event_id, dict_code, version, payload, created_at)"
+        " VALUES ('t', gen_random_uuid(), 'NOTES', 1, '{}', now() - interval '90 seconds')",
+        dsn=os.environ["DOCTOR_REFDATA"],
+    )
+    found = finding(with_refdata, "refdata")
+    assert (found.state, "1 versions wait" in found.found) == ("warning", True)
+    assert "refdata-relay" in found.advice
+
+
+def test_a_configuration_of_reference_data_that_cannot_be_used_is_told(with_refdata: Settings) -> None:
+    Path(with_refdata.refdata_config).write_text("refdata: {postgres: 1}\n")
+    found = finding(with_refdata, "refdata")
+    assert (found.state, "refdata.postgres" in found.found) == ("failed", True)

@@ -197,7 +197,7 @@ class Hints:
     def __init__(self) -> None:
         self.sent: list[str] = []
 
-    def send(self, task: str) -> None:
+    def send(self, task: str, *, within: float = 0.0) -> None:
         self.sent.append(task)
 
 

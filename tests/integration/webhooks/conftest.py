@@ -19,6 +19,10 @@ from tests.integration.webhooks.receiver import Receiver
 
 WORKSPACE = UUID("11111111-1111-4111-8111-111111111111")
 OTHER = UUID("22222222-2222-4222-8222-222222222222")
+LOSE_LEASES = (
+    "UPDATE webhook_subscriptions SET lease_expires_at = clock_timestamp() - interval '1 s'"
+    " WHERE owner_id IS NOT NULL"
+)
 EVENT: dict[str, Any] = {"upload_id": "u", "status": "completed", "timestamp": "2026-01-15T12:00:00+00:00"}
 
 
@@ -58,10 +62,14 @@ class Webhooks:
 
     def lose_leases(self) -> None:
         """As if half a minute had passed since the last claim."""
-        self.sql(
-            "UPDATE webhook_subscriptions SET lease_expires_at = now() - interval '1 s'"
-            " WHERE owner_id IS NOT NULL"
-        )
+        self.sql(LOSE_LEASES)
+
+    def take_over(self, owner_id: str) -> bool:
+        """Half a minute has passed, and this owner was the first to see it."""
+        with self.services.db.transaction("dispatch") as conn:
+            with conn.cursor() as cursor:
+                cursor.execute(LOSE_LEASES)
+            return store.claim_webhook(conn, owner_id=owner_id, lease_seconds=30) is not None
 
     def state(self) -> tuple[str, str | None, float | None]:
         """Status, code, and the exact wait in seconds, of the only delivery."""

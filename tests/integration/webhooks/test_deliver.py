@@ -394,9 +394,7 @@ def test_a_worker_that_lost_its_lease_changes_nothing(webhooks: Webhooks, receiv
     webhooks.subscribe(receiver.url)
 
     def taken_over(connection: Any) -> None:
-        webhooks.lose_leases()
-        with webhooks.services.db.transaction("dispatch") as conn:
-            assert store.claim_webhook(conn, owner_id="another", lease_seconds=30)
+        assert webhooks.take_over("another")
         says(200)(connection)
 
     receiver.answers = [taken_over, says(200)]
