@@ -20,6 +20,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from app import cli
 from app.adapters import embedded
+from tests import patience
 from tests.acceptance.browser import ARGUMENTS, CHROMIUM
 from tests.conftest import KEY, SECRET, Servers
 
@@ -88,7 +89,7 @@ class Api:
 
     def finished(self, upload_id: str, *, seconds: float = 60) -> Any:
         """The upload once it is terminal."""
-        deadline = time.monotonic() + seconds
+        deadline = patience.deadline(seconds)
         while (upload := self.get(f"/v1/uploads/{upload_id}"))["status"] not in TERMINAL:
             assert time.monotonic() < deadline, upload
             time.sleep(0.05)
@@ -181,7 +182,7 @@ def refdata_environment(dsn: str, data: Path) -> dict[str, str]:
 
 def wait_until_ready(api: Api, processes: embedded.Fleet, *, seconds: float = 60) -> None:
     """The web process answers; a process that ends instead is named with its last words."""
-    deadline = time.monotonic() + seconds
+    deadline = patience.deadline(seconds)
     while True:
         if ended := processes.first_ended():
             raise AssertionError(f"{ended}: {processes.log(ended[0]).read_text()[-2000:]}")

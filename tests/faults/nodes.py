@@ -19,6 +19,7 @@ import psutil
 from pytest_celery import CeleryTestContainer
 
 from app.adapters import embedded
+from tests import patience
 
 ROOT = Path(__file__).parent.parent.parent
 READY_SECONDS = 60.0
@@ -106,7 +107,7 @@ class ProcessContainer(CeleryTestContainer):
         self.ready()
 
     def ready(self) -> bool:
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = patience.deadline(READY_SECONDS)
         while self.ready_prompt and self.ready_prompt not in self.logs():
             if self.status != "running" or time.monotonic() > deadline:
                 raise AssertionError(f"{self.name} is not ready:\n{self.logs()[-3000:]}")

@@ -148,10 +148,13 @@ class Proxy:
 
     @_in_loop
     async def _end_links(self) -> None:
-        tasks = [link.task for link in self._links]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0.01)  # what was taken a moment ago is a link a turn later
+        links = list(self._links)
+        for link in links:
+            link.task.cancel()
+        await asyncio.gather(*(link.task for link in links), return_exceptions=True)
+        for link in links:
+            link.end()
         await asyncio.sleep(0.01)  # sockets close a turn after their transports
 
     # -- connections
@@ -197,6 +200,10 @@ class _Link:
         self._left, self._loses_answer = None, False
         if self._forgotten:
             self._reset()
+
+    def end(self) -> None:
+        """Both halves are closed; what nobody has read of them yet is thrown away, not waited for."""
+        self._reset()
 
     async def _run(self) -> None:
         try:

@@ -25,6 +25,7 @@ from app.adapters import embedded
 from app.pipeline import states
 from app.pipeline.client import PipelineClient
 from app.pipeline.states import QUEUES
+from tests import patience
 from tests.conftest import Servers
 from tests.faults.proxy import Proxy
 
@@ -61,7 +62,8 @@ def server_port(database_url: str) -> Iterator[int]:
 
 
 def wait_until_ready(port: int) -> None:
-    for _ in range(300):
+    until = patience.deadline(30)
+    while time.monotonic() < until:
         with contextlib.suppress(urllib3.exceptions.HTTPError):
             if urllib3.request("GET", f"http://127.0.0.1:{port}/readyz", retries=False).status == 200:
                 return

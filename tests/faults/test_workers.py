@@ -10,6 +10,7 @@ import time
 import psutil
 import pytest
 
+from tests import patience
 from tests.faults.world import LEASE_SECONDS, SEEDS, World
 
 WAYS_TO_STOP = {
@@ -68,13 +69,14 @@ def test_a_frozen_worker_that_wakes_after_its_upload_was_retaken_writes_nothing(
 @pytest.mark.parametrize("status", ["processing", "promoting"])
 def test_a_stopped_worker_hands_its_upload_back_within_ten_seconds(world: World, status: str) -> None:
     world.hand_in(2, rows=60_000)
-    _, owner = world.wait_for_status(status)
+    upload_id, owner = world.wait_for_status(status)
     stopped = world.worker_of(owner)
     stopped.kill("SIGTERM")
-    assert stopped.wait(10) is not None
+    assert stopped.wait(10 * patience.PATIENCE) is not None
     # It was finished in the time that a stopped worker has, or handed back: no lease has to run out.
     assert world.sql(f"SELECT count(*) FROM data_uploads WHERE owner_id = '{owner}'") == [(0,)]
-    assert world.sql("SELECT count(*) FROM audit WHERE action = 'lease_expired'") == [(0,)]
+    expired = f"SELECT count(*) FROM audit WHERE action = 'lease_expired' AND upload_id = '{upload_id}'"
+    assert world.sql(expired) == [(0,)]
     world.settle()
     world.check()
 
@@ -93,7 +95,7 @@ def test_workers_are_stopped_in_any_way_at_any_moment_of_their_work(
         for name in WAYS_TO_STOP[how]:
             worker.kill(name)
             time.sleep(source.uniform(0, 0.2))
-    assert all(worker.wait(10) is not None for worker in stopped)
+    assert all(worker.wait(10 * patience.PATIENCE) is not None for worker in stopped)
     world.wait_for(lambda: not _living(groups), "a process outlives its worker", seconds=10)
     world.settle()
     world.check()
@@ -107,7 +109,7 @@ def test_every_process_of_a_worker_is_asked_to_stop_at_once(world: World, seed: 
     for worker in stopped:
         time.sleep(source.uniform(0, 0.3))
         worker.signal_group(signal.SIGTERM)
-    assert all(worker.wait(10) is not None for worker in stopped)
+    assert all(worker.wait(10 * patience.PATIENCE) is not None for worker in stopped)
     world.settle()
     world.check()
 

@@ -25,6 +25,7 @@ from app.kernel.clock import SystemClock
 from app.uploads import intake
 from app.uploads.services import Services
 from app.uploads.states import ACTIVE, MAX_ACTIVE_PER_WORKSPACE, UPLOAD
+from tests import patience
 from tests.conftest import RecordedHints, run_statement, work_off
 from tests.faults.nodes import ROOT, WorkerContainer
 from tests.faults.proxy import Proxy
@@ -179,7 +180,7 @@ class World:
 
     def wait_for(self, condition: Callable[[], Any], what: str, *, seconds: float = DEADLINE_SECONDS) -> Any:
         """What the condition returns once it is true; it may fail while servers are away."""
-        deadline = time.monotonic() + seconds
+        deadline = patience.deadline(seconds)
         while True:
             self._tend()
             try:

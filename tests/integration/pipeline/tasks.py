@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from tests import patience
 from tests.integration.pipeline.conftest import Api
 
 FILE = "20250101000000"
@@ -165,7 +166,7 @@ def waits_again(api: Api, stage: str, shard: int = 0, filename: str = FILE) -> N
 
 def eventually(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
     """The condition holds; AssertionError when it does not within this time."""
-    deadline = time.monotonic() + seconds
+    deadline = patience.deadline(seconds)
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
         time.sleep(0.02)
@@ -176,7 +177,7 @@ def at_once(*calls: Callable[[], T]) -> list[T]:
     gate = threading.Barrier(len(calls))
 
     def pass_gate(call: Callable[[], T]) -> T:
-        gate.wait(PATIENCE_SECONDS)
+        gate.wait(PATIENCE_SECONDS * patience.PATIENCE)
         return call()
 
     with ThreadPoolExecutor(len(calls)) as threads:

@@ -19,11 +19,12 @@ import psycopg2
 import pytest
 
 from app.pipeline import events
+from tests import patience
 from tests.integration.pipeline import tasks
 from tests.integration.pipeline.conftest import Api
 from tests.integration.pipeline.tasks import FILE, HISTORY_FIELDS
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 10 * patience.PATIENCE
 QUIET_SECONDS = 1.0
 """How long a stream is listened to that should say nothing; changes come within a fraction of it."""
 

@@ -25,9 +25,10 @@ from app.access import statuses
 from app.kernel import errors
 from app.kernel.clock import SystemClock
 from app.refdata import jwks, tenants
+from tests import patience
 from tests.unit.refdata import signing
 
-WAIT = 20.0  # far more than anything here takes
+WAIT = 20.0 * patience.PATIENCE  # far more than anything here takes
 
 
 class Clock(SystemClock):

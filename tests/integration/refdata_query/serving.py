@@ -22,6 +22,7 @@ from app.adapters.embedded import leash, machine
 from app.refdata.announce import Announcer
 from app.refdata.commands import Command
 from app.refdata.relay import Relaying
+from tests import patience
 from tests.conftest import KEY, SECRET, Servers, run_statement
 from tests.integration.refdata.platform import FIRST, SECOND, SEED, Platform, command, open_platform
 from tests.integration.refdata_query.wire import Answer, Wire, request
@@ -262,7 +263,7 @@ class Serving:
 
     def await_health(self, part: str, status: int, seconds: float = START_SECONDS) -> None:
         """The health of this part has the status."""
-        deadline = time.monotonic() + seconds
+        deadline = patience.deadline(seconds)
         while self.health(part) != status:
             assert self.process is not None and self.process.poll() is None, self.said()
             assert time.monotonic() < deadline, (part, self.health(part), self.said())
@@ -287,7 +288,7 @@ class Serving:
         process = self.process
         self.terminate()
         try:
-            assert process.wait(seconds) == 0, self.said()
+            assert process.wait(seconds * patience.PATIENCE) == 0, self.said()
             assert self.pids() == [], self.said()
         finally:
             self.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,11 +22,8 @@ from tests.integration.refdata_query.conftest import Pods
 from tests.integration.refdata_query.serving import PROFILES, Serving, World, new_tenant, open_world, place
 from tests.integration.threads import wait_until
 
-PATIENCE = float(os.environ.get("HEADWORKS_REFDATA_PATIENCE", "10"))
-"""Of what is promised: beside other tests on few cores everything takes longer; 1 holds it to its word."""
-
-VISIBLE_SECONDS = 1.0 * PATIENCE
-CAUGHT_UP_SECONDS = 2.0 * PATIENCE
+VISIBLE_SECONDS = 1.0
+CAUGHT_UP_SECONDS = 2.0
 AWAY_SECONDS = 5.0
 CONNECTIONS = 6
 """So many in a row have to show it: of two readers each has been asked, most likely."""

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from tests import patience
+
 HOST = "127.0.0.1"
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 15.0 * patience.PATIENCE
 
 _STATUS = re.compile(rb"(HTTP/1\.[01]) ([1-5][0-9]{2}) [ -~]*")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\x00]*?)[ \t]*")

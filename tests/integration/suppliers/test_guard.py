@@ -20,11 +20,12 @@ from app.suppliers import extract as extracting
 from app.suppliers.extract import extract
 from app.suppliers.failures import SupplierFailure
 from app.suppliers.reading.limits import Limits
+from tests import patience
 from tests.integration.suppliers.lists import payloads, rules
 
 
 def until(found: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 30
+    deadline = patience.deadline(30)
     while not (value := found()):
         assert time.monotonic() < deadline
         time.sleep(0.02)

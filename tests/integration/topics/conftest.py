@@ -16,6 +16,7 @@ import pytest
 from app.adapters import embedded, topics
 from app.adapters.topics import Consumer, Engine, Message, Publisher, Topics
 from app.kernel.clock import SystemClock
+from tests import patience
 from tests.engines.kafka import KafkaBroker, MockCluster
 from tests.engines.redis_cluster import RedisCluster
 
@@ -123,7 +124,7 @@ def consumer(place: Place, topic: str) -> Iterator[Callable[..., Consumer]]:
 def read(consumer: Consumer, count: int, *, seconds: float = PATIENCE_SECONDS) -> list[Message]:
     """So many messages, or all that came in time."""
     found: list[Message] = []
-    deadline = time.monotonic() + seconds
+    deadline = patience.deadline(seconds)
     while len(found) < count and time.monotonic() < deadline:
         found += consumer.poll(count - len(found), 0.2)
     return found
@@ -131,7 +132,7 @@ def read(consumer: Consumer, count: int, *, seconds: float = PATIENCE_SECONDS) -
 
 def poll_until(is_so: Callable[[], bool], *consumers: Consumer, seconds: float = PATIENCE_SECONDS) -> None:
     """Each consumer polls, and keeps nothing, until it is so."""
-    deadline = time.monotonic() + seconds
+    deadline = patience.deadline(seconds)
     while not is_so():
         assert time.monotonic() < deadline, "it did not come to be"
         for one in consumers:

@@ -9,6 +9,7 @@ import pytest
 
 from app.adapters.dispatch import CeleryDispatch
 from app.kernel.clock import SystemClock
+from tests import patience
 
 
 class Sent(CeleryDispatch):
@@ -26,7 +27,7 @@ class Sent(CeleryDispatch):
 
     def wait_for(self, number: int) -> list[str]:
         with self.came:
-            assert self.came.wait_for(lambda: len(self.hints) >= number, timeout=10)
+            assert self.came.wait_for(lambda: len(self.hints) >= number, timeout=10 * patience.PATIENCE)
             return [task for task, _ in self.hints]
 
 
@@ -82,5 +83,5 @@ def test_hints_of_many_threads_lose_none(sent: Sent) -> None:
     for thread in threads:
         thread.join()
     with sent.came:
-        assert sent.came.wait_for(lambda: sent.hints[-1][1] >= max(told), timeout=10)
+        assert sent.came.wait_for(lambda: sent.hints[-1][1] >= max(told), timeout=10 * patience.PATIENCE)
     assert len(sent.hints) < 100
