@@ -46,6 +46,10 @@ broker_transport_options = {
     # No retry_on_timeout: with it the client also reconnects by itself after a reset, into a read
     # without a timeout, and the worker is deaf.
 }
+rabbitmq_transport_options = {  # in place of the above where the broker is RabbitMQ
+    "confirm_publish": True,  # a hint that it refuses is an error, and no silence
+}
+broker_heartbeat = 10  # RabbitMQ's; with the default of 120 s a worker is deaf for minutes behind a dead link
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None  # the default gives up after 100
 worker_cancel_long_running_tasks_on_connection_loss = False  # a broker blip must not kill good work

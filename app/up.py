@@ -24,6 +24,7 @@ from app.access import exposure
 from app.adapters import embedded
 from app.adapters.embedded import Fleet, machine
 from app.adapters.embedded.procfile import STOP_SECONDS
+from app.adapters.settings import REDIS_SCHEMES
 from app.client import Client, ClientError
 
 ROOT = Path(__file__).parent.parent
@@ -65,6 +66,7 @@ class Instance:
     refdata_config: str
     refdata_bind: str
     broker_url: str
+    redis_url: str
     data_dir: Path
     api_key: str
 
@@ -78,6 +80,7 @@ class Instance:
             "HEADWORKS_REFDATA_CONFIG": self.refdata_config,
             "HEADWORKS_REFDATA_BIND": self.refdata_bind,
             "HEADWORKS_BROKER_URL": self.broker_url,
+            "HEADWORKS_REDIS_URL": self.redis_url or self.broker_url,
             "HEADWORKS_DATA_DIR": str(self.data_dir),
             "HEADWORKS_API_KEY": self.api_key,
         }
@@ -161,6 +164,7 @@ def _start_services(running: contextlib.ExitStack, port: int, data: Path) -> tup
         refdata_config=os.environ.get("HEADWORKS_REFDATA_CONFIG", ""),
         refdata_bind=f"{HOST}:{_refdata_port(port, data)}",
         broker_url=_foreign("HEADWORKS_BROKER_URL", valkey),
+        redis_url=_foreign("HEADWORKS_REDIS_URL", valkey),
         data_dir=data,
         api_key=os.environ.get("HEADWORKS_API_KEY") or _local_key(data),
     )
@@ -174,9 +178,10 @@ def _start_services(running: contextlib.ExitStack, port: int, data: Path) -> tup
             refdata_database_url=instance.refdata_database_url or postgres.dsn_of(REFDATA_DATABASE),
             refdata_config=instance.refdata_config or _own_refdata(data),
         )
-    if not instance.broker_url:
+    if not instance.redis_url and not instance.broker_url.startswith(REDIS_SCHEMES):
         services.append(running.enter_context(valkey))
-        instance = replace(instance, broker_url=valkey.url)
+        broker_url = instance.broker_url or valkey.url
+        instance = replace(instance, broker_url=broker_url, redis_url=valkey.url)
     for service in services:
         _say(f"{service.title} listens on {HOST}:{service.port}")
     return services, instance

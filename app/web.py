@@ -10,9 +10,9 @@ import flask.json.provider
 import werkzeug.exceptions
 import werkzeug.middleware.proxy_fix
 
-from app.access import limits, problems, statuses
+from app.access import limits, problems, statuses, traces
 from app.access import views as access
-from app.adapters import logs, metrics, migrations
+from app.adapters import logs, metrics, migrations, tracing
 from app.adapters.settings import Settings
 from app.kernel import errors
 from app.openapi import views as openapi
@@ -58,6 +58,7 @@ class _Json(flask.json.provider.DefaultJSONProvider):
 def create_app(settings: Settings | None = None) -> flask.Flask:
     """The application of one instance; settings come from the environment unless given."""
     logs.configure("web")
+    tracing.configure("web")
     settings = settings or Settings.from_env()
     migrations.check(settings.database_url)
     app = flask.Flask(__name__)
@@ -66,6 +67,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     found = app.extensions["services"] = services.connect(settings, name="headworks web")
     app.extensions["suppliers"] = suppliers_services.connect(settings, found.db)
     door = access.Door(settings, found.db, found.clock)
+    traces.install(app, quiet_endpoints=("healthz", "readyz", "metrics_text"))
     access.install(
         app,
         door,

@@ -113,6 +113,7 @@ SQL = re.compile(
 )
 SQL_EXCEPTIONS = {
     "app/adapters/database.py": "what every transaction begins with, and savepoints",
+    "app/adapters/pooler.py": "whose process answers",
     "app/adapters/migrations.py": "the lock of the migrations and their own table",
     "app/adapters/embedded/postgres.py": "the database of a server that has none yet",
 }

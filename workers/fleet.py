@@ -9,6 +9,7 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+import celery
 from celery.signals import (
     celeryd_init,
     task_postrun,
@@ -19,8 +20,9 @@ from celery.signals import (
     worker_shutting_down,
 )
 from celery.worker import state
+from opentelemetry.trace import SpanKind
 
-from app.adapters import broker, database, dispatch, logs
+from app.adapters import broker, database, dispatch, logs, tracing
 from app.adapters.settings import Settings
 from app.catalog import services as catalog_services
 from app.kernel import errors
@@ -30,6 +32,20 @@ from workers import watchdog
 
 settings = Settings.from_env()
 app = dispatch.celery_app(settings.broker_url)
+
+
+class Task(celery.Task):  # type: ignore[misc]
+    """A task in the trace of whoever sent its hint; what beat sends is traced where there is work in it."""
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        sent = (self.request.headers or {}).get(tracing.HEADER)
+        if sent is None:
+            return super().__call__(*args, **named)
+        with tracing.span(f"run {self.name}", parent=sent, kind=SpanKind.CONSUMER):
+            return super().__call__(*args, **named)
+
+
+app.task_cls = Task
 app.conf.imports = ("workers.tasks",)
 
 log = logs.get(__name__)
@@ -51,7 +67,8 @@ _in_task = threading.Event()
 
 
 @celeryd_init.connect
-def _check_broker(**_: Any) -> None:
+def _check_broker(sender: str, **_: Any) -> None:
+    app.conf.traced_as = sender.partition("@")[0]  # -n of the Procfile: its processes know it, too
     try:
         broker.check(settings.broker_url)
     except broker.UnsafeBroker as error:
@@ -63,6 +80,7 @@ def _begin_child(**_: Any) -> None:
     # The parent's sockets are the parent's: a connection shared across a fork garbles both sides.
     current.db.forget_connections()
     logs.configure("worker")
+    tracing.configure(app.conf.traced_as)
 
 
 @task_prerun.connect
@@ -78,6 +96,7 @@ def _end_task(**_: Any) -> None:
     _in_task.clear()
     if leases.is_stopping():
         signal.alarm(ANSWER_SECONDS)
+        tracing.flush(ANSWER_SECONDS / 2)
 
 
 def _stop(_signum: int, _frame: object) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from app.access import exposure
-from app.adapters import logs, topics
+from app.adapters import logs, topics, tracing
 from app.adapters.settings import ENVIRON, Settings
 from app.kernel.clock import SystemClock
 from app.refdata import services
@@ -148,6 +148,7 @@ def main(argv: Sequence[str]) -> int:
             print(f"Name one role: {', '.join((*ROLES, 'query'))}.", file=sys.stderr)
             return 2
     logs.configure(f"refdata-{role}")
+    tracing.configure(f"refdata-{role}")
     settings = Settings.from_env(needs=())
     if not settings.refdata_config:
         log.info("refdata_not_configured", role=role)

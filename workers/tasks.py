@@ -83,8 +83,9 @@ def advance_net() -> None:
 
 
 def _task_of(job_id: str) -> None:
-    # Thousands of targets at one a second; a second delivery of the hint meanwhile finds the job busy.
-    @app.task(name=net.task_of(job_id), soft_time_limit=12 * 3600, time_limit=12 * 3600 + 60)
+    # Thousands of targets at one a second: longer than any broker waits for an acknowledgement. A job whose
+    # worker died is found by the next look at the net.
+    @app.task(name=net.task_of(job_id), acks_late=False, soft_time_limit=12 * 3600, time_limit=12 * 3600 + 60)
     def run_job() -> None:
         """The job of the net has been done if it was its turn, and hints of the next are on their way."""
         if net.run_next(catalog, only=job_id) is not None:

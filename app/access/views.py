@@ -34,7 +34,7 @@ class Door:
         self.is_local = exposure.check(settings)
         self.settings = settings
         self.db = db
-        self.limits = limits.Limits(settings, buckets.Buckets(settings.broker_url, clock))
+        self.limits = limits.Limits(settings, buckets.Buckets(settings.redis, clock))
         self.secret = settings.secret or settings.api_key
 
     @property

@@ -21,7 +21,7 @@ import sqlalchemy
 import sqlalchemy.event
 import sqlalchemy.exc
 
-from app.adapters import patience
+from app.adapters import patience, pooler
 from app.kernel import errors
 
 psycopg2.extras.register_uuid()
@@ -121,7 +121,8 @@ class Database:
             },
         )
         sqlalchemy.event.listen(self._engine, "do_connect", functools.partial(_sign, name))
-        bound = functools.partial(_bound, timeout_seconds, idle_seconds)
+        self._limits = (_milliseconds(idle_seconds), _milliseconds(timeout_seconds))
+        bound = functools.partial(_bound, self._limits)
         # Before SQLAlchemy, which begins a transaction on the first connection to ask what server it is.
         sqlalchemy.event.listen(self._engine, "connect", bound, insert=True)
 
@@ -152,12 +153,13 @@ class Database:
                 connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
             with connection.cursor() as cursor:
                 cursor.execute(_BEGIN, settings)
+                connection.backend = cursor.fetchone().backend
             connection.answer_seconds = seconds + patience.GRACE_SECONDS
 
         with _translated():
             pooled = self._take(begin)
         connection: Any = pooled.dbapi_connection
-        backend = connection.info.backend_pid
+        backend = connection.backend
         try:
             with _translated():
                 yield connection
@@ -179,13 +181,17 @@ class Database:
     def statement(self) -> Iterator[Connection]:
         """A connection on which each statement is a transaction of its own, as the user that logged in.
 
-        Driver errors leave it as the product's own errors.
+        Driver errors leave it as the product's own errors. Behind a pooler the whole block is one
+        transaction, since the limits of time hold in nothing else there.
         """
 
         def begin(connection: Any) -> None:
-            connection.autocommit = True
+            connection.autocommit = not connection.is_pooled
             with connection.cursor() as cursor:
-                cursor.execute("select 1")
+                if connection.is_pooled:
+                    cursor.execute(_LIMIT, (*self._limits, True))
+                else:
+                    cursor.execute("select 1")
             connection.answer_seconds = self._timeout_seconds + patience.GRACE_SECONDS
 
         with _translated():
@@ -195,6 +201,8 @@ class Database:
         try:
             with _translated():
                 yield connection
+                if connection.is_pooled:
+                    connection.commit()
             connection.autocommit = False
         except BaseException as error:
             if connection.closed:
@@ -202,6 +210,8 @@ class Database:
             if connection.closed or not isinstance(error, errors.HeadworksError):
                 pooled.invalidate()  # what is going on in it is not known
             else:
+                if connection.is_pooled:
+                    connection.rollback()
                 connection.autocommit = False
             raise
         finally:
@@ -270,11 +280,17 @@ class Database:
 
 _KNOWN = "headworks: was in use before"
 _BEGIN = (
-    "select set_config('role', %s, true), set_config('headworks.workspace_id', %s, true),"
+    "select pg_backend_pid() as backend, array["
+    "set_config('role', %s, true), set_config('headworks.workspace_id', %s, true),"
     " set_config('statement_timeout', %s, true),"
     " set_config('idle_in_transaction_session_timeout', %s, true),"
     " set_config('synchronous_commit',"
-    "  case when %s then current_setting('synchronous_commit') else 'off' end, true)"
+    "  case when %s then current_setting('synchronous_commit') else 'off' end, true)] as settings"
+)
+_LIMIT = (
+    "with given(idle, statement, is_local) as (values (%s, %s, %s))"
+    " select set_config('idle_in_transaction_session_timeout', idle, is_local),"
+    " set_config('statement_timeout', statement, is_local) from given"
 )
 _END_BACKENDS = (
     "select pg_terminate_backend(pid) from pg_stat_activity"
@@ -289,19 +305,18 @@ def _sign(name: str, _dialect: Any, _record: Any, _args: Any, options: dict[str,
     options["application_name"] = f"{this_process()} {name}"[:63]
 
 
-def _bound(timeout_seconds: float, idle_seconds: float, connection: Any, _record: Any) -> None:
+def _bound(limits: tuple[str, str], connection: Any, _record: Any) -> None:
     """A transaction that has only begun ends, too.
 
     The driver begins one with a message of its own; when the network falls silent behind it, the
     settings of the transaction never arrive. A statement without a transaction has no other limit.
+    A pooler's session is everybody's: there it is the pooler that ends what its client has left.
     """
     connection.autocommit = True
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "select set_config('idle_in_transaction_session_timeout', %s, false),"
-            " set_config('statement_timeout', %s, false)",
-            (_milliseconds(idle_seconds), _milliseconds(timeout_seconds)),
-        )
+    connection.is_pooled = pooler.is_before(connection)
+    if not connection.is_pooled:
+        with connection.cursor() as cursor:
+            cursor.execute(_LIMIT, (*limits, False))
     connection.autocommit = False
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import celery
 
-from app.adapters import logs
+from app.adapters import logs, tracing
 from app.kernel.clock import Clock
 
 log = logs.get(__name__)
@@ -33,6 +33,10 @@ class Dispatch(Protocol):
 
 HINT_SECONDS = 2.0
 """So long a sender waits for the broker, and after that it sends none for as long: the sweep does."""
+
+
+REDIS_TIMEOUTS = ("socket_timeout", "socket_connect_timeout")
+RABBITMQ_TIMEOUTS = ("read_timeout", "write_timeout", "connect_timeout")
 
 
 class CeleryDispatch:
@@ -60,24 +64,24 @@ class CeleryDispatch:
             if wait > 0:
                 self._waiting.add(task)
         if wait > 0:
-            timer = threading.Timer(wait, self._send_late, (task,))
+            timer = threading.Timer(wait, self._send_late, (task, tracing.traceparent()))
             timer.daemon = True  # a process that ends before leaves it to the sweep
             timer.start()
         else:
-            self._send(task)
+            self._send(task, tracing.traceparent())
 
-    def _send_late(self, task: str) -> None:
+    def _send_late(self, task: str, traceparent: str | None) -> None:
         with self._lock:
             self._waiting.discard(task)
-        self._send(task)
+        self._send(task, traceparent)
 
-    def _send(self, task: str) -> None:
+    def _send(self, task: str, traceparent: str | None) -> None:
         if self._clock.monotonic() < self._quiet_until:
             log.info("hint_not_sent", task=task, reason="the broker did not answer a moment ago")
             return
         app = self._app = self._app or _sender(self._broker_url)
         try:
-            app.send_task(task)
+            app.send_task(task, headers={tracing.HEADER: traceparent} if traceparent else None)
         except Exception as error:  # each broker's library has its own; a hint is never worth failing for
             log.warning("hint_not_sent", task=task, reason=type(error).__name__)
             self._quiet_until = self._clock.monotonic() + HINT_SECONDS
@@ -90,19 +94,26 @@ class CeleryDispatch:
 def _sender(broker_url: str) -> celery.Celery:
     """An application that would rather send nothing than wait."""
     app = celery_app(broker_url)
+    names = RABBITMQ_TIMEOUTS if is_rabbitmq(broker_url) else REDIS_TIMEOUTS
     app.conf.broker_transport_options = {
         **app.conf.broker_transport_options,
-        "socket_timeout": HINT_SECONDS,
-        "socket_connect_timeout": HINT_SECONDS,
+        **dict.fromkeys(names, HINT_SECONDS),
     }
     app.conf.task_publish_retry_policy = {"max_retries": 1, "interval_start": 0}
     return app
+
+
+def is_rabbitmq(broker_url: str) -> bool:
+    """Whether the address is one of RabbitMQ."""
+    return broker_url.startswith(("amqp://", "amqps://", "pyamqp://"))
 
 
 def celery_app(broker_url: str) -> celery.Celery:
     """The Celery application of this product, without its tasks: enough to send by name."""
     app = celery.Celery("headworks", broker=broker_url)
     app.config_from_object("celeryconfig")
+    if is_rabbitmq(broker_url):
+        app.conf.broker_transport_options = app.conf.rabbitmq_transport_options
     return app
 
 

@@ -11,7 +11,7 @@ import alembic.config
 import alembic.script
 import sqlalchemy
 
-from app.adapters import patience
+from app.adapters import patience, pooler
 from app.kernel import errors
 from app.kernel.clock import SystemClock
 
@@ -30,6 +30,12 @@ class NotMigrated(errors.Fatal):
     code = "not_migrated"
 
 
+class PoolerBefore(errors.Fatal):
+    """A pooler stands between here and the database."""
+
+    code = "pooler_before_database"
+
+
 class DatabaseUnreachable(errors.Fatal):
     """The database does not answer."""
 
@@ -46,6 +52,12 @@ def migrate(url: str) -> str:
     with _connect(url) as connection:
         driver: Any = connection.connection.dbapi_connection
         driver.answer_seconds = MIGRATE_SECONDS
+        if pooler.is_before(driver):
+            raise PoolerBefore(
+                "HEADWORKS_DATABASE_URL leads to a pooler, through which no lock of the migrations holds:"
+                " name the address of PostgreSQL itself for this command."
+            )
+        connection.rollback()
         _wait_for_turn(connection)
         connection.exec_driver_sql("set lock_timeout = '4s'")
         connection.exec_driver_sql("set statement_timeout = '60s'")
@@ -79,13 +91,16 @@ def newest() -> str:
 
 
 def check(url: str) -> None:
-    """Returns when the database is migrated to this release; else NotMigrated says what to do."""
+    """Returns when the database is migrated to this release or a later one; else NotMigrated says what to do.
+
+    A later one: the release before it runs on, and starts anew, while the next one is rolled out.
+    """
     try:
         with _connect(url) as connection:
             found = connection.exec_driver_sql("select version_num from alembic_version").scalar()
     except sqlalchemy.exc.ProgrammingError:
         found = None
-    if found != newest():
+    if found is None or found < newest():  # four digits each
         raise NotMigrated(
             f"The database is at revision {found or 'none'}, this release needs {newest()}:"
             " run `headworks migrate`."

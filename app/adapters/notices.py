@@ -12,12 +12,15 @@ import psycopg2
 import psycopg2.extensions
 from psycopg2 import sql
 
-from app.adapters import logs
+from app.adapters import logs, pooler
 
 log = logs.get(__name__)
 
 LOOK_SECONDS = 1.0
 """So long a stop may take, at most."""
+
+DEAF_SECONDS = 0.5
+"""Behind a pooler no notice arrives: that often whoever waits looks by itself."""
 
 AGAIN_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)
 
@@ -33,6 +36,7 @@ class Notices:
         self._channels = channels
         self._heard = heard
         self._missed = missed
+        self._is_deaf = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
         self._thread.start()
@@ -67,12 +71,18 @@ class Notices:
             application_name="headworks notices",
         )  # fmt: skip
         connection.set_isolation_level(psycopg2.extensions.ISOLATION_LEVEL_AUTOCOMMIT)
+        self._is_deaf = pooler.is_before(connection)
+        if self._is_deaf:
+            log.info("notices_not_heard", reason="a pooler stands before the database")
+            return connection
         with connection.cursor() as cursor:
             for channel in self._channels:
                 cursor.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         return connection
 
     def _listen(self, connection: Any) -> None:
+        while self._is_deaf and not self._stopped.wait(DEAF_SECONDS):
+            self._missed()
         while not self._stopped.is_set():
             if select.select([connection], [], [], LOOK_SECONDS)[0]:
                 connection.poll()

@@ -109,6 +109,8 @@ class Connection(psycopg2.extensions.connection):  # type: ignore[misc]
     """A connection none of whose calls waits for longer than `answer_seconds`."""
 
     answer_seconds = IDLE_SECONDS
+    backend = 0  # PostgreSQL's process that has the present transaction
+    is_pooled = False  # a pooler stands between: see app/adapters/pooler.py
 
     def commit(self) -> None:
         with _guard.limit(self):

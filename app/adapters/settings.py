@@ -28,6 +28,8 @@ def switch(text: str) -> bool:
 ENVIRON: Mapping[str, str] = os.environ
 """Where a configuration that names a variable finds it."""
 
+REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
+
 INSTANCE = ("database_url", "broker_url", "data_dir")
 """What no process of an instance can do without."""
 
@@ -42,6 +44,7 @@ class Settings:
     database_url: str = field(repr=False)
     broker_url: str = field(repr=False)
     data_dir: Path
+    redis_url: str = field(default="", repr=False)  # of event streams and counters; empty: the broker is one
     url: str = "http://127.0.0.1:8000"
     bind: str = ""  # where the web listens, host:port
     secret: str = field(default="", repr=False)  # needed wherever others can reach the instance
@@ -108,10 +111,16 @@ class Settings:
                     f"HEADWORKS_{name.upper()} is not set. ./scripts/up sets up a whole instance;"
                     " `headworks env` prints the settings of a running one."
                 )
-        if str(values["broker_url"]).startswith("redis+cluster"):
+        broker_url = str(values["broker_url"])
+        if broker_url.startswith("redis+cluster"):
             raise SettingsError(
                 "HEADWORKS_BROKER_URL names a Redis Cluster, which Celery cannot use as a broker:"
                 " give it a single Redis, Redis with Sentinel, or RabbitMQ."
+            )
+        if broker_url and not broker_url.startswith(REDIS_SCHEMES) and not values.get("redis_url"):
+            raise SettingsError(
+                "HEADWORKS_BROKER_URL names no plain Redis, and events and counters need one:"
+                " give its address as HEADWORKS_REDIS_URL."
             )
         return cls(**values)  # type: ignore[arg-type]
 
@@ -138,6 +147,11 @@ class Settings:
             "data_dir": Path,
         }
         return {name: kinds.get(name, str) for name in Settings.__dataclass_fields__}
+
+    @property
+    def redis(self) -> str:
+        """The address of the Redis that keeps event streams and counters."""
+        return self.redis_url or self.broker_url
 
     @property
     def storage(self) -> str:

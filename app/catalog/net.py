@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from app.adapters import logs
+from app.adapters import logs, tracing
 from app.adapters.dispatch import Dispatch
 from app.catalog import jobs
 from app.catalog.jobs import JOBS, Outcome
@@ -81,9 +81,10 @@ def run_next(services: Services, *, only: str | None = None) -> Outcome | None:
         before = past.get(job_id)
         resumed = before.run_id if before is not None and before.status in ("broken", "failed") else None
         try:
-            outcome = jobs.run_job(
-                services, job_id, job_start_at=net.job_start_at, net_id=net.net_id, resume=resumed
-            )
+            with tracing.span("catalog.run_job", {"job_id": job_id, "net_id": str(net.net_id)}):
+                outcome = jobs.run_job(
+                    services, job_id, job_start_at=net.job_start_at, net_id=net.net_id, resume=resumed
+                )
         except Busy:
             continue
         _settle(services, net.net_id, outcome)

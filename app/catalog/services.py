@@ -58,7 +58,7 @@ class Services:
         name = hashlib.sha256(settings.catalog_application_id.encode()).hexdigest()[:16]
         seconds = settings.catalog_interval_seconds
         pace = Pace(
-            settings.broker_url, self.clock, name=name, seconds=seconds + MARGIN_SECONDS if seconds else 0.0
+            settings.redis, self.clock, name=name, seconds=seconds + MARGIN_SECONDS if seconds else 0.0
         )
         return RakutenClient(
             access, pace, self.clock, endpoints=_endpoints(settings.catalog_apis),

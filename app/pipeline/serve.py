@@ -7,8 +7,8 @@ from typing import Any
 import flask
 import werkzeug.exceptions
 
-from app.access import exposure, problems, statuses
-from app.adapters import logs
+from app.access import exposure, problems, statuses, traces
+from app.adapters import logs, tracing
 from app.adapters.settings import Settings, SettingsError
 from app.kernel import errors
 from app.openapi import document
@@ -24,6 +24,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     SettingsError without a database, NotSafeToStart where others can reach it and no token is needed.
     """
     logs.configure("pipeline")
+    tracing.configure("pipeline")
     settings = settings or Settings.from_env(needs=("pipeline_database_url",))
     if not settings.pipeline_database_url:
         raise SettingsError("HEADWORKS_PIPELINE_DATABASE_URL is not set: the pipeline has its own database.")
@@ -36,6 +37,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
         )
     app = flask.Flask("app.pipeline")
     app.extensions["pipeline"] = services.connect(settings, open_here=is_local and not has_tokens)
+    traces.install(app, quiet_endpoints=("healthz", "readyz"))
     app.register_blueprint(views.blueprint)
     app.register_error_handler(errors.HeadworksError, _refusal)
     app.register_error_handler(werkzeug.exceptions.HTTPException, _http_problem)

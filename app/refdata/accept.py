@@ -32,7 +32,7 @@ def accept(of: Services, publisher: topics.Publisher, command: Command, *, wait_
     dictionary = _dictionary_of(of, command)
     db = of.databases[dictionary.database]
     with (
-        tracing.span("refdata.accept", eventId=str(command.event_id), dictCode=command.dict_code),
+        tracing.span("refdata.accept", {"eventId": str(command.event_id), "dictCode": command.dict_code}),
         of.waiting(dictionary).expect(*command.event) as ended,
     ):
         request = store.add_request(

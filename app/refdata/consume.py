@@ -80,9 +80,16 @@ class Consuming:
         found = self._ended(commands)
         for one in found:
             tracing.record(
-                "refdata.apply", parent=one.traceparent, began=began, eventId=str(one.command.event_id),
-                dictCode=one.command.dict_code, version=one.version, source=one.command.source,
-            )  # fmt: skip
+                "refdata.apply",
+                {
+                    "eventId": str(one.command.event_id),
+                    "dictCode": one.command.dict_code,
+                    "version": one.version,
+                    "source": one.command.source,
+                },
+                parent=one.traceparent,
+                began=began,
+            )
         ended = iter(found)
         for read in reads:
             if read.error is not None:

@@ -81,7 +81,7 @@ class Relaying:
             self._announcer.announce([row.payload.encode() for row in rows])
             store.mark_announced(conn, [row.id for row in rows])
         for row in rows:
-            with tracing.span("refdata.announce", parent=row.traceparent, version=row.version):
+            with tracing.span("refdata.announce", {"version": row.version}, parent=row.traceparent):
                 log.info(
                     "refdata_announced", eventId=str(row.event_id), tenantId=row.tenant_id,
                     dictCode=row.dict_code, version=row.version, source="RELAY",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from app.adapters import logs, metrics
+from app.adapters import logs, metrics, tracing
 from app.adapters.dispatch import Dispatch
 from app.kernel import errors
 from app.suppliers import config, history, inbox, run
@@ -55,7 +55,8 @@ def run_next(services: Services) -> run.Outcome | None:
 
 def observed(services: Services, supplier: str) -> run.Outcome:
     """The supplier has had its run, and the metrics know of it."""
-    outcome = run.run(services, supplier)
+    with tracing.span("suppliers.run", {"supplier": supplier}):
+        outcome = run.run(services, supplier)
     if outcome.status != "NOOP":
         metrics.supplier_runs.labels(supplier, outcome.status, outcome.reason_code or "").inc()
     for alert in outcome.alerts:

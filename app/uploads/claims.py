@@ -39,6 +39,7 @@ class Claim:
     promoting_row: int
     only_failed: bool
     report: dict[str, Any]
+    traceparent: str | None
     from_status: str
 
     @classmethod

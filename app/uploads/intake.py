@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 from uuid import UUID
 
-from app.adapters import logs, retries
+from app.adapters import logs, retries, tracing
 from app.kernel import errors
 from app.uploads import store
 from app.uploads.codes import file_sentence
@@ -126,6 +126,7 @@ def _record(services: Services, request: Request, upload_id: UUID) -> bool:
             decimal_mark=request.decimal_mark,
             force_partial=request.force_partial,
             idempotency_key=request.idempotency_key,
+            traceparent=tracing.traceparent(),
             who=request.who,
         )
 

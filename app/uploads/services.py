@@ -40,6 +40,6 @@ def connect(settings: Settings, *, name: str) -> Services:
         ),
         blobs.connect(settings.storage, endpoint_url=settings.storage_endpoint_url),
         dispatch.CeleryDispatch(settings.broker_url, clock),
-        signals.Streams(settings.broker_url),
+        signals.Streams(settings.redis),
         clock,
     )

@@ -11,7 +11,7 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Any
 
-from app.adapters import queries
+from app.adapters import queries, tracing
 from app.adapters.database import Connection, json_value
 from app.uploads.claims import Claim
 from app.uploads.reading.duplicates import KeyRow
@@ -167,7 +167,8 @@ def copy_chunk(conn: Connection, claim: Claim, feed: ChunkFeed) -> None:
         partition = f"staging_rows_{claim.staged_on:%Y%m%d}"
         copy = _sql.copy_staging_rows.sql.format(partition=partition)
         try:
-            cursor.copy_expert(copy, feed, size=1 << 24)
+            with tracing.query("copy_staging_rows"):
+                cursor.copy_expert(copy, feed, size=1 << 24)
         except Exception:
             feed.raise_error()
             raise

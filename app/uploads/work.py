@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.adapters import logs, metrics, retries
+from app.adapters import logs, metrics, retries, tracing
 from app.adapters.database import Connection
 from app.kernel import errors, retry
 from app.uploads import claims_store, leases, store
@@ -55,7 +55,10 @@ def run_next(services: Services, stage: str, step: Step) -> bool:
 def _work_on(services: Services, stage: str, claim: Claim, step: Step) -> None:
     began = services.clock.monotonic()
     log.info("upload_claimed", stage=stage, upload_id=str(claim.upload_id), attempt=claim.attempts)
-    with leases.held(services.db, claim, lease_seconds=services.settings.lease_seconds) as lease:
+    with (
+        tracing.span(TASKS[stage], {"upload_id": str(claim.upload_id)}, parent=claim.traceparent),
+        leases.held(services.db, claim, lease_seconds=services.settings.lease_seconds) as lease,
+    ):
         _run(services, claim, lease, step)
     metrics.stage_seconds.labels(stage).observe(services.clock.monotonic() - began)
 

@@ -8,9 +8,9 @@ INSERT INTO workspaces (id) VALUES (:workspace_id) ON CONFLICT DO NOTHING;
 -- A new upload without its file; no row when it is there already, or its idempotency key was used.
 INSERT INTO data_uploads
     (id, workspace_id, client_id, platform, source, filename, created_by, currency, date_order, decimal_mark,
-     force_partial, idempotency_key)
+     force_partial, idempotency_key, traceparent)
 VALUES (:upload_id, :workspace_id, :client_id, :platform, :source, :filename, :created_by, :currency,
-        :date_order, :decimal_mark, :force_partial, :idempotency_key)
+        :date_order, :decimal_mark, :force_partial, :idempotency_key, :traceparent)
 ON CONFLICT DO NOTHING
 RETURNING id;
 
@@ -74,7 +74,7 @@ WHERE u.id = c.id
 RETURNING u.id AS upload_id, u.workspace_id, u.client_id, u.platform, u.currency, u.date_order,
     u.decimal_mark, u.force_partial, u.file_url, u.filename, u.created_at, u.owner_id, u.claim_epoch, u.attempts, u.deferrals, u.staged_on,
     u.staged_rows, u.total_rows, u.valid_rows, u.promoted_rows, u.failed_rows, u.promoting_type,
-    u.promoting_row, u.only_failed, u.report, c.status AS from_status;
+    u.promoting_row, u.only_failed, u.report, u.traceparent, c.status AS from_status;
 
 -- name: extend_lease!
 -- The owner is alive; no row when it is the owner no more.

@@ -68,6 +68,7 @@ CREATE TABLE data_uploads (
     -- What the uploader says about the file's dates and numbers, which then need not say it themselves.
     date_order       text CHECK (date_order IN ('dmy', 'mdy')),
     decimal_mark     text CHECK (decimal_mark IN ('.', ',')),
+    traceparent      text,  -- of the request that handed it in, where that was traced
 
     CONSTRAINT data_uploads_finished CHECK
         ((status IN ('completed', 'partial', 'failed')) = (finished_at IS NOT NULL)),

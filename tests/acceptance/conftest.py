@@ -10,6 +10,7 @@ import urllib.parse
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from app import cli
 from app.adapters import embedded
 from tests import patience
 from tests.acceptance.browser import ARGUMENTS, CHROMIUM
+from tests.acceptance.collector import Collector
 from tests.conftest import KEY, SECRET, Servers
 
 ROOT = Path(__file__).parent.parent.parent
@@ -120,31 +122,55 @@ class RunningFleet:
     dsn: str
     data: Path
     env: dict[str, str]
+    processes: embedded.Fleet
 
 
 @pytest.fixture(scope="session")
-def fleet(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFleet]:
+def collector() -> Iterator[Collector]:
+    """Where the fleet's traces go."""
+    with Collector() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def fleet(
+    servers: Servers, tmp_path_factory: pytest.TempPathFactory, collector: Collector
+) -> Iterator[RunningFleet]:
     """The Procfile's processes, shared by the tests of a run: each takes workspaces of its own."""
+    data = tmp_path_factory.mktemp("fleet")
+    traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_BSP_SCHEDULE_DELAY": "200"}
+    with embedded.Valkey(data / "valkey") as valkey, running(servers, data, valkey.url, **traced) as found:
+        yield found
+
+
+@contextmanager
+def running(
+    servers: Servers,
+    data: Path,
+    redis_url: str,
+    *,
+    by_way_of: Callable[[str], str] = lambda dsn: dsn,
+    **more: str,
+) -> Iterator[RunningFleet]:
+    """A fleet on databases of its own, whose processes reach them `by_way_of` what gives another address."""
     name = f"fleet_{uuid.uuid4().hex[:8]}"
     servers.sql(f"CREATE DATABASE {name} TEMPLATE template_migrated")
-    data = tmp_path_factory.mktemp("fleet")
-    with embedded.Valkey(data / "valkey") as valkey:
-        servers.sql(f"CREATE DATABASE {name}_pipeline")
-        env = environment(servers.dsn_of(name), valkey.url, data)
-        env["HEADWORKS_PIPELINE_DATABASE_URL"] = servers.dsn_of(f"{name}_pipeline")
-        servers.sql(f"CREATE DATABASE {name}_refdata")
-        env |= refdata_environment(servers.dsn_of(f"{name}_refdata"), data)
-        processes = embedded.Fleet(ROOT / "Procfile", env=env, logs=data / "logs")
-        processes.start()
-        try:
-            api = Api(env["HEADWORKS_URL"])
-            wait_until_ready(api, processes)
-            yield RunningFleet(api, servers.dsn_of(name), data, env)
-        finally:
-            processes.stop()
+    for part in ("pipeline", "refdata"):
+        servers.sql(f"CREATE DATABASE {name}_{part}")
+    env = environment(by_way_of(servers.dsn_of(name)), redis_url, data)
+    env["HEADWORKS_PIPELINE_DATABASE_URL"] = by_way_of(servers.dsn_of(f"{name}_pipeline"))
+    env |= refdata_environment(by_way_of(servers.dsn_of(f"{name}_refdata")), data) | more
+    processes = embedded.Fleet(ROOT / "Procfile", env=env, logs=data / "logs")
+    processes.start()
+    try:
+        api = Api(env["HEADWORKS_URL"])
+        wait_until_ready(api, processes)
+        yield RunningFleet(api, servers.dsn_of(name), data, env, processes)
+    finally:
+        processes.stop()
 
 
-def environment(dsn: str, broker_url: str, data: Path) -> dict[str, str]:
+def environment(dsn: str, redis_url: str, data: Path) -> dict[str, str]:
     """What the processes of a fleet find in their environment."""
     port = embedded.free_port()
     (data / "metrics").mkdir(exist_ok=True)
@@ -155,7 +181,8 @@ def environment(dsn: str, broker_url: str, data: Path) -> dict[str, str]:
         "HEADWORKS_URL": f"http://127.0.0.1:{port}",
         "HEADWORKS_BIND": f"127.0.0.1:{port}",
         "HEADWORKS_DATABASE_URL": dsn,
-        "HEADWORKS_BROKER_URL": broker_url,
+        "HEADWORKS_BROKER_URL": redis_url,
+        "HEADWORKS_REDIS_URL": redis_url,
         "HEADWORKS_DATA_DIR": str(data),
         "HEADWORKS_API_KEY": KEY,
         "HEADWORKS_SECRET": SECRET,

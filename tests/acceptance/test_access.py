@@ -25,6 +25,7 @@ from app import cli, web
 from app.access import keys, sessions
 from app.adapters import database
 from app.adapters.settings import Settings
+from tests import patience
 from tests.acceptance.conftest import ROOT, TOKEN_SECRET, Api, RunningFleet, multipart, token_of
 from tests.conftest import KEY, SECRET, Servers
 
@@ -191,7 +192,7 @@ def changed(fleet: RunningFleet, tenant_id: str, name: str) -> str:
     items = [{"key": "AT", "op": "UPSERT", "payload": {"name": name}}]
     body = {"dictCode": "COUNTRY", "eventType": "DELTA", "items": items}
     sent = tenant.post_json(f"/v1/tenants/{tenant_id}/updates", body)
-    deadline = time.monotonic() + 30
+    deadline = patience.deadline(30)
     while (found := tenant.get(sent["statusUrl"]))["status"] != "COMMITTED":
         assert time.monotonic() < deadline, found
         time.sleep(0.1)
@@ -208,7 +209,7 @@ def two(both: Two, access: database.Database, fleet: RunningFleet, servers: Serv
         " OR event_emitted AND NOT EXISTS (SELECT FROM audit a WHERE a.upload_id = u.id"
         " AND a.action = 'event_received'))"
     )
-    deadline = time.monotonic() + 60
+    deadline = patience.deadline(60)
     while servers.sql(on_their_way, dsn=fleet.dsn):
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -786,7 +787,7 @@ def test_the_audit_trail_names_the_key_and_the_drop_folder(
     folder = fleet.data / "drop" / two.ours.id / "meta"
     folder.mkdir(parents=True)
     (folder / "dropped.csv").write_bytes(report("Ours"))
-    deadline = time.monotonic() + 30
+    deadline = patience.deadline(30)
     while not (found := [u for u in uploads(api, two) if u["filename"] == "dropped.csv"]):
         assert time.monotonic() < deadline
         time.sleep(0.2)

@@ -16,6 +16,7 @@ import pytest
 from app.adapters import embedded
 from app.adapters.settings import Settings
 from app.uploads import intake, services
+from tests import patience
 from tests.acceptance.conftest import ROOT, environment
 from tests.conftest import Servers
 
@@ -100,7 +101,7 @@ def _file(content: str) -> Any:
 
 
 def _wait_for_the_end(servers: Servers, dsn: str, processes: embedded.Fleet) -> None:
-    deadline = time.monotonic() + 90
+    deadline = patience.deadline(90)
     open_uploads = "SELECT status, count(*) FROM data_uploads WHERE finished_at IS NULL GROUP BY 1"
     while left := servers.sql(open_uploads, dsn=dsn):
         assert processes.first_ended() is None, processes.first_ended()

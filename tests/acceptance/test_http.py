@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests import patience
 from tests.acceptance.conftest import ROOT, Api, Problem, RunningFleet, multipart
 from tests.conftest import KEY, SECRET, Servers
 from tests.integration.threads import at_once
@@ -686,7 +687,7 @@ def test_metrics_count_what_every_process_did(api: Api, workspace: str) -> None:
     before = [metric(api.send("/metrics")[2].decode(), name) for name in names]
     _, _, answer = post(api, workspace_id=workspace)
     api.finished(answer["upload_id"])
-    deadline = time.monotonic() + 5
+    deadline = patience.deadline(5)
     while True:
         after = [metric(api.send("/metrics")[2].decode(), name) for name in names]
         grown = [new - old for old, new in zip(before, after, strict=True)]

@@ -13,6 +13,7 @@ import uuid
 
 import pytest
 
+from tests import patience
 from tests.acceptance.conftest import ROOT, Run, RunningFleet
 
 BROKEN = b"Day,Campaign name,Campaign ID,Impressions,Amount spent (USD)\n2025-05-01,Spring,101,many,1\n"
@@ -30,7 +31,7 @@ def failed(fleet: RunningFleet, workspace: str, *contents: bytes) -> list[str]:
 
 
 def test_the_doctor_finds_a_running_fleet_well(run: Run) -> None:
-    deadline = time.monotonic() + 60
+    deadline = patience.deadline(60)
     while (said := run("doctor"))[0] and "FAIL  workers" in said[1] and time.monotonic() < deadline:
         pass  # the fleet has only just been started
     code, out, _ = said
@@ -112,7 +113,7 @@ def test_a_command_that_is_not_complete_is_refused(arguments: tuple[str, ...], r
 def test_flower_shows_the_fleet_to_whoever_knows_the_password(fleet: RunningFleet) -> None:
     url = f"http://127.0.0.1:{fleet.env['HEADWORKS_FLOWER_PORT']}/"
     user_and_password = base64.b64encode(fleet.env["FLOWER_BASIC_AUTH"].encode()).decode()
-    deadline = time.monotonic() + 60
+    deadline = patience.deadline(60)
     while True:
         try:
             urllib.request.urlopen(url, timeout=5)

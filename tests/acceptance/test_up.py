@@ -18,11 +18,12 @@ from pathlib import Path
 import pytest
 
 from app.adapters import embedded
+from tests import patience
 from tests.acceptance.conftest import ROOT, Api, Problem
 from tests.conftest import CORPUS
 from tests.faults.world import report
 
-READY_SECONDS = 90.0
+READY_SECONDS = 30.0
 BIG_ROWS = 30_000
 
 
@@ -44,7 +45,7 @@ class Instance:
             self.process = subprocess.Popen(
                 [*argv, *options], cwd=ROOT, env=env, stdout=stdout, stderr=stderr
             )
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = patience.deadline(READY_SECONDS)
         while "Ctrl-C stops everything" not in self.said()[said_before:]:
             assert self.process.poll() is None and time.monotonic() < deadline, self.said()
             time.sleep(0.1)

@@ -220,7 +220,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
         finally:
             for pod in found.pods:
                 pod.process.send_signal(signal.SIGTERM)
-            codes = [pod.process.wait(30) for pod in found.pods]
+            codes = [pod.process.wait(30 * patience.PATIENCE) for pod in found.pods]
         assert codes == [0, 0, 0]
 
 

@@ -419,7 +419,7 @@ def stop_immediately(postgres: embedded.Postgres) -> None:
     """PostgreSQL ends at once, as after a crash: its clients' connections break."""
     assert postgres.pid is not None
     os.kill(postgres.pid, signal.SIGQUIT)
-    deadline = time.monotonic() + 10
+    deadline = patience.deadline(10)
     while postgres.pid is not None and time.monotonic() < deadline:
         time.sleep(0.01)
     postgres.stop()

@@ -162,7 +162,7 @@ def test_a_restart_is_quick_and_keeps_data_and_port(make: Callable[..., Server])
     began = time.monotonic()
     second.start()
     # Measured 0.1 s on two cores; the promise is one second.
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 1.0 * patience.PATIENCE
     assert (port, "still here") == (second.port, got(second))
 
 

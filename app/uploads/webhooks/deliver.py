@@ -9,7 +9,7 @@ from __future__ import annotations
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from app.adapters import logs, metrics, retries
+from app.adapters import logs, metrics, retries, tracing
 from app.kernel import errors
 from app.kernel.canonical import canonical_json
 from app.uploads import leases
@@ -77,7 +77,8 @@ def _deliver(services: Services, claim: Claim, wire: Wire) -> None:
         if message is None:
             return
         began = services.clock.monotonic()
-        tried = _try(services, message, wire) if message.number else Tried("worker_lost")
+        with tracing.span("webhooks.deliver", {"subscription_id": str(claim.subscription_id)}):
+            tried = _try(services, message, wire) if message.number else Tried("worker_lost")
         seconds = services.clock.monotonic() - began
         retries.call(lambda: _finish(services, claim, message, tried=tried, seconds=seconds), services.clock)
     except errors.HeadworksError as error:

@@ -238,7 +238,7 @@ def test_the_settings_say_which_model_it_is(array_shelf: Shelf) -> None:
 
 
 def test_numbers_and_switches_of_the_catalog_are_read_as_such() -> None:
-    given = {"DATABASE_URL": "x", "BROKER_URL": "x", "DATA_DIR": "x", "CATALOG_EMBEDDING_PRICE": "on",
+    given = {"DATABASE_URL": "x", "BROKER_URL": "redis://x", "DATA_DIR": "x", "CATALOG_EMBEDDING_PRICE": "on",
              "CATALOG_EMBEDDING_DIMENSIONS": "384", "CATALOG_THREADS": "2",
              "CATALOG_INTERVAL_SECONDS": "1.5"}  # fmt: skip
     found = Settings.from_env({f"HEADWORKS_{name}": value for name, value in given.items()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ QUEUES = STAGES[1:]
 FILES = ("a", "b")
 SHARDS = (0, 1)
 WORKERS = ("w1", "w2")
+
+EXAMPLES = int(os.environ.get("HEADWORKS_TEST_EXAMPLES") or 16)
 
 files = st.sampled_from(FILES)
 shards = st.sampled_from(SHARDS)
@@ -343,7 +346,7 @@ def test_the_pipeline_and_its_model_agree(pipeline: Api) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         Served,
         settings=hypothesis.settings(
-            max_examples=40, stateful_step_count=50, deadline=None,
+            max_examples=EXAMPLES, stateful_step_count=50, deadline=None,
             suppress_health_check=list(hypothesis.HealthCheck),
         ),
     )  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 
 from app.adapters.topics import ANSWER_SECONDS, Consumer, Message, Outgoing, Publisher
 from app.kernel import errors
+from tests import patience
 from tests.integration.topics.conftest import PARTITIONS, Place, by_key, poll_until, read, shares
 
 Make = Callable[..., Consumer]
@@ -24,7 +25,7 @@ def lost_within(call: Callable[[], object], seconds: float) -> float:
     with pytest.raises(errors.ConnectionLost):
         call()
     took = time.monotonic() - started
-    assert took < seconds
+    assert took < seconds * patience.PATIENCE
     return took
 
 
@@ -78,7 +79,7 @@ def test_a_commit_that_was_lost_is_made_with_the_next_one(
     breakable.start()
     # Its partitions may have been lost meanwhile; then they come again, and are committed then.
     again: list[Message] = []
-    deadline = time.monotonic() + 30
+    deadline = patience.deadline(30)
     while time.monotonic() < deadline:
         try:
             polled = one.poll(32, 0.5)
@@ -106,7 +107,7 @@ def test_to_leave_an_engine_that_is_away_takes_no_longer_than_an_answer(
 
 
 def _retried(call: Callable[[], None]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = patience.deadline(30)
     while True:
         try:
             return call()
@@ -118,7 +119,7 @@ def _read_all(one: Consumer, last: bytes) -> list[Message]:
     """Messages until each key had its last one."""
     found: list[Message] = []
     ended: set[str] = set()
-    deadline = time.monotonic() + 60
+    deadline = patience.deadline(60)
     while len(ended) < len(ALL_PARTITIONS):
         assert time.monotonic() < deadline, len(ended)
         try:

@@ -20,7 +20,7 @@ class Sent(CeleryDispatch):
         self.hints: list[tuple[str, float]] = []
         self.came = threading.Condition()
 
-    def _send(self, task: str) -> None:
+    def _send(self, task: str, traceparent: str | None) -> None:
         with self.came:
             self.hints.append((task, time.monotonic()))
             self.came.notify_all()

@@ -1,0 +1,1 @@
+ALTER TABLE data_uploads ADD COLUMN traceparent text;
