@@ -7,6 +7,7 @@ aiosql's queries and COPY both want.
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import os
 import socket
@@ -320,14 +321,25 @@ def _bound(limits: tuple[str, str], connection: Any, _record: Any) -> None:
     connection.autocommit = False
 
 
+HOST_CHARACTERS = 32
+"""So much of a host's name stands in names of processes: the server cuts those of its clients at 63 bytes."""
+
+
 def this_process() -> str:
     """The name under which this process holds what is its own."""
     return name_of_process(os.getpid())
 
 
 def name_of_process(pid: int) -> str:
-    """The name of a process of this machine, short enough for every place where it stands."""
-    return f"{socket.gethostname()[:32]}/{pid}"
+    """The name of a process of this machine, short enough for every place where it stands.
+
+    Of a long host name also its digest: machines that are made from one template differ at the end.
+    """
+    host = socket.gethostname()
+    if len(host) > HOST_CHARACTERS:
+        digest = hashlib.sha256(host.encode()).hexdigest()[:12]
+        host = f"{host[: HOST_CHARACTERS - len(digest) - 1]}~{digest}"
+    return f"{host}/{pid}"
 
 
 def _milliseconds(seconds: float) -> str:
