@@ -239,6 +239,7 @@ def _environment(instance: Instance, port: int) -> dict[str, str]:
         **os.environ,
         **instance.settings(),
         "HEADWORKS_BIND": f"{HOST}:{port}",
+        "HEADWORKS_FLOWER_ADDRESS": HOST,
         "HEADWORKS_FLOWER_PORT": str(FLOWER_PORT if usual else machine.free_port()),
         # Flower reads this one by itself; on its command line everybody could read the password.
         "FLOWER_BASIC_AUTH": f"headworks:{instance.api_key}",

@@ -186,6 +186,7 @@ def environment(dsn: str, redis_url: str, data: Path) -> dict[str, str]:
         "HEADWORKS_DATA_DIR": str(data),
         "HEADWORKS_API_KEY": KEY,
         "HEADWORKS_SECRET": SECRET,
+        "HEADWORKS_FLOWER_ADDRESS": "127.0.0.1",
         "HEADWORKS_FLOWER_PORT": str(embedded.free_port()),
         "HEADWORKS_DROP_STABLE_SECONDS": "0.5",
         "HEADWORKS_WEBHOOKS_TO_LOOPBACK": "on",
