@@ -66,6 +66,7 @@ worker_hijack_root_logger = False
 worker_redirect_stdouts = False
 
 beat_max_loop_interval = 5
+beat_scheduler = "workers.beat:Scheduler"
 beat_schedule = {
     "scan-drop": {"task": "uploads.scan_drop", "schedule": 2.0, "options": {"expires": 10}},
     "relay": {"task": "uploads.relay", "schedule": 5.0, "options": {"expires": 10}},

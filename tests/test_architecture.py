@@ -93,7 +93,7 @@ def test_only_the_web_knows_the_web_framework() -> None:
 
 
 def test_only_the_fleet_knows_celery() -> None:
-    assert {"app/adapters/dispatch.py", "workers/fleet.py"} == importers("celery", "kombu")
+    assert {"app/adapters/dispatch.py", "workers/fleet.py", "workers/beat.py"} == importers("celery", "kombu")
 
 
 def test_only_stores_call_queries() -> None:

@@ -22,7 +22,7 @@ from celery.signals import (
 from celery.worker import state
 from opentelemetry.trace import SpanKind
 
-from app.adapters import broker, database, dispatch, logs, tracing
+from app.adapters import alive, broker, database, dispatch, logs, tracing
 from app.adapters.settings import Settings
 from app.catalog import services as catalog_services
 from app.kernel import errors
@@ -154,7 +154,10 @@ def _end_sweeping(**_: Any) -> None:
 
 
 def _sweep_now_and_then(sweeper: services.Services, dog: watchdog.Watchdog) -> None:
+    heart = alive.Heart(settings.alive_file)
+    heart.beat()  # it hears its queues: whoever waits for that need not wait for the first sweep
     while not _stopping.wait(settings.sweep_seconds):
+        heart.beat()
         try:
             recover.sweep(sweeper)
             if dog.is_deaf():

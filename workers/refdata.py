@@ -14,6 +14,7 @@ from functools import partial
 
 from app.access import exposure
 from app.adapters import logs, topics, tracing
+from app.adapters.alive import Heart
 from app.adapters.settings import ENVIRON, Settings
 from app.kernel.clock import SystemClock
 from app.refdata import services
@@ -34,9 +35,10 @@ Look = Callable[[], object]
 class Process:
     """One process: what it works with, and when it is to stop or to read its configuration anew."""
 
-    def __init__(self, of: Services, running: ExitStack) -> None:
+    def __init__(self, of: Services, running: ExitStack, heart: Heart) -> None:
         self.of = of
         self.running = running
+        self._heart = heart
         self.stopped = threading.Event()
         self._asked_to_reload = False
         for signum in (signal.SIGTERM, signal.SIGINT):
@@ -47,7 +49,8 @@ class Process:
         self._asked_to_reload = True
 
     def look(self) -> None:
-        """The configuration is as its file says, if that can be used."""
+        """The configuration is as its file says, if that can be used; and whoever watches sees it go on."""
+        self._heart.beat()
         if self._asked_to_reload:
             self._asked_to_reload = False
             self.of.live.reload()
@@ -111,7 +114,7 @@ def query_loader(settings: Settings) -> None:
     with ExitStack() as running:
         of = services.connect(settings, name="headworks refdata loader")
         running.callback(of.close)
-        process = Process(of, running)
+        process = Process(of, running, Heart(settings.alive_file))
         threading.Thread(target=_outlived, args=(process.stopped,), daemon=True).start()
         Loader(of, pod.folder_of(settings), pod.name_of(settings), process.look).run(process.stopped)
 
@@ -164,7 +167,7 @@ def main(argv: Sequence[str]) -> int:
         with ExitStack() as running:
             of = services.connect(settings, name=f"headworks refdata {role}")
             running.callback(of.close)
-            ROLES[role](Process(of, running))
+            ROLES[role](Process(of, running, Heart(settings.alive_file)))
     return 0
 
 

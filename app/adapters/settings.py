@@ -81,6 +81,7 @@ class Settings:
     refdata_server: str = "safe"  # uvicorn; or fast: a protocol of our own on httptools
     refdata_readers: int = 1  # processes that answer
     code_commit: str = ""  # of the code that runs; empty: of its checkout
+    alive_file: str = ""  # touched by a process in each round of its work; empty: none
     upload_bytes: int = 50 * 1024 * 1024  # D6.6 §3.2
     unpacked_bytes: int = 400 * 1024 * 1024  # of a gzip file: eight times the largest upload
     staging_chunk_rows: int = 20_000  # source rows that one commit of parse stages
