@@ -39,9 +39,9 @@ def merged(values: Values) -> Values:
         return chart.merge_values(values)
 
 
-def render(values: Values) -> list[Object]:
+def render(values: Values, *, path: Path = CHART) -> list[Object]:
     """Every object. HelmError for values that the schema or the chart itself refuses."""
-    with helm.Chart.load(CHART) as chart:
+    with helm.Chart.load(path) as chart:
         chart.validate_schema(values)
         files = chart.render(values, name=RELEASE, namespace=NAMESPACE, is_install=True)
     return [

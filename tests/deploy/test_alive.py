@@ -62,6 +62,7 @@ def process(
         "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "REMAP_SIGTERM": "SIGQUIT",
         "HEADWORKS_DATABASE_URL": database_url, "HEADWORKS_REFDATA_DATABASE_URL": database_url,
         "HEADWORKS_BROKER_URL": servers.valkey.url, "HEADWORKS_DATA_DIR": str(tmp_path),
+        "HEADWORKS_REDIS_URL": servers.valkey.url,
         "HEADWORKS_SECRET": SECRET, "HEADWORKS_API_KEY": KEY,
         "HEADWORKS_REFDATA_CONFIG": str(tmp_path / "refdata.yaml"),
         "HEADWORKS_ALIVE_FILE": str(tmp_path / "alive"),

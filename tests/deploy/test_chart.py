@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import kubernetes_validate
 import pytest
+import yaml
 
 from tests.deploy import chart
 from tests.deploy.chart import CASES, CHART, helm, rendered
@@ -66,28 +68,30 @@ def test_everything_makes_every_kind_of_object() -> None:
         "ConfigMap", "Deployment", "HorizontalPodAutoscaler", "Ingress", "Job", "NetworkPolicy",
         "PodDisruptionBudget", "Secret", "Service", "ServiceAccount", *(SCHEMAS.keys() - {"PrometheusRule"}),
     }  # fmt: skip
-    assert len(rendered("everything").of("PrometheusRule")) == len(alerts())
     assert rendered("default").of("PersistentVolumeClaim")
 
 
-def alerts() -> list[Path]:
-    return sorted((chart.ROOT / "deploy" / "observability" / "alerts").glob("*.yaml"))
+RULES = {
+    "groups": [{"name": "one", "rules": [{"alert": "Away", "expr": "up == 0", "for": "5m", "labels": {}}]}]
+}
 
 
-def test_the_rules_and_dashboards_are_those_of_the_repository(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The chart has no copies: whatever stands in those folders is in the release."""
-    files = {one["name"] for one in loaded_files()}
-    for kind, ending in (("alerts", "yaml"), ("dashboards", "json")):
-        folder = chart.ROOT / "deploy" / "observability" / kind
-        assert (CHART / "files" / kind).resolve() == folder.resolve()
-        assert {f"files/{kind}/{path.name}" for path in folder.glob(f"*.{ending}")} <= files
-
-
-def loaded_files() -> list[dict[str, str]]:
-    with helm.Chart.load(CHART) as loaded:
-        return loaded.files
+def test_rules_and_dashboards_travel_with_the_chart(tmp_path: Path) -> None:
+    """It has no copies: its folders lead to those of the repository, and a package has what is there."""
+    for kind in ("alerts", "dashboards"):
+        assert (CHART / "files" / kind).resolve() == chart.ROOT / "deploy" / "observability" / kind
+    shutil.copytree(chart.ROOT / "deploy", tmp_path / "deploy", symlinks=True)
+    observability = tmp_path / "deploy" / "observability"
+    (observability / "alerts" / "away.yaml").write_text(yaml.safe_dump(RULES), encoding="utf-8")
+    (observability / "dashboards" / "one.json").write_text('{"title": "{{ x }}"}', encoding="utf-8")
+    package = helm.package(tmp_path / "deploy" / "chart" / "headworks", destination=tmp_path)
+    found = chart.Rendered(chart.render(chart.values_of("everything"), path=Path(package)))
+    rule = found.named("PrometheusRule", "hw-away")
+    jsonschema.validate(rule, SCHEMAS["PrometheusRule"])
+    assert (rule["spec"], rule["metadata"]["labels"]["release"]) == (RULES, "prometheus")
+    board = found.named("ConfigMap", "hw-dashboard-one")
+    assert json.loads(board["data"]["one.json"]) == {"title": "{{ x }}"}
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterable
 
 import pytest
 import werkzeug.routing
@@ -18,34 +19,45 @@ def made(request: pytest.FixtureRequest) -> Rendered:
 
 # -- who speaks with whom
 
-STORES = {
-    "HEADWORKS_DATABASE_URL": 5432, "HEADWORKS_REFDATA_DATABASE_URL": 5432,
-    "HEADWORKS_PIPELINE_DATABASE_URL": 5432, "HEADWORKS_BROKER_URL": 6379, "KAFKA_BOOTSTRAP": 9092,
-    "AWS_ACCESS_KEY_ID": 9000,
+PORTS = {
+    "dns": {53}, "postgresql": {5432}, "redis": {6379}, "kafka": {9092}, "s3": {443, 9000}, "mesh": {15012},
+    "traces": {4318}, "internet": {443}, "identity": {443},
 }  # fmt: skip
-DNS, S3, MESH, TRACES = {53}, {443, 9000}, {15012}, {4318}
-FLEET = {5432, 6379}
-REFDATA = {*FLEET, 9092}
+RABBITMQ = {5671, 5672}
+FLEET = {"postgresql", "redis", "broker"}
+REFDATA = {"postgresql", "redis", "kafka"}
 EXPECTED = {
-    # process                 connects to, beside DNS
-    "web": {*REFDATA, *S3},
-    "parse": {*FLEET, *S3},
+    # process                connects to, beside DNS
+    "web": {*FLEET, "kafka", "s3", "identity"},
+    "parse": {*FLEET, "s3"},
     "promote": FLEET,
-    "upkeep": {*FLEET, *S3},
+    "upkeep": {*FLEET, "s3"},
     "relay": FLEET,
-    "webhooks": {*FLEET, 443},  # whoever subscribed
-    "suppliers": {*FLEET, *S3},
-    "catalog": {*FLEET, *S3},  # and the marketplace
+    "webhooks": {*FLEET, "internet"},  # whoever subscribed
+    "suppliers": {*FLEET, "s3"},
+    "catalog": {*FLEET, "s3", "internet"},  # the marketplace
     "refdata-apply": REFDATA,
     "refdata-relay": REFDATA,
     "refdata-kafka-adapter": REFDATA,
-    "refdata-query": {*REFDATA, 443},  # the keys of tokens
-    "beat": {6379},
-    "flower": {6379},
-    "migrate": {5432},
+    "refdata-query": {*REFDATA, "identity"},
+    "beat": {"broker"},
+    "flower": {"broker"},
+    "migrate": {"postgresql"},
 }
-NAMED_ONLY = {"beat", "flower"}
-"""The fleet's settings name the database, and these processes never ask it."""
+STORES = {
+    # whoever has this address connects there
+    "HEADWORKS_DATABASE_URL": "postgresql", "HEADWORKS_REFDATA_DATABASE_URL": "postgresql",
+    "HEADWORKS_PIPELINE_DATABASE_URL": "postgresql", "HEADWORKS_BROKER_URL": "broker",
+    "HEADWORKS_REDIS_URL": "redis", "KAFKA_BOOTSTRAP": "kafka", "AWS_ACCESS_KEY_ID": "s3",
+}  # fmt: skip
+NAMED_ONLY = {"beat": {"postgresql", "redis"}, "flower": {"postgresql", "redis"}}
+"""The fleet's settings name them, and these processes never ask them."""
+
+
+def ports_of(case: str, names: Iterable[str]) -> set[int]:
+    """With RabbitMQ, or with Redis as the broker."""
+    known = PORTS | {"broker": RABBITMQ if case == "everything" else PORTS["redis"]}
+    return {port for name in names for port in known[name]}
 
 
 def policies(made: Rendered, process: str) -> list[Object]:
@@ -73,20 +85,24 @@ def test_each_pod_is_denied_everything_that_no_policy_allows(made: Rendered) -> 
             assert all(rule.get("ports") for rule in policy["spec"].get("egress", [])), "every port"
 
 
-@pytest.mark.parametrize("of", ["production", "everything"])
-def test_a_process_may_connect_to_what_it_needs_and_nothing_else(of: str) -> None:
-    made = rendered(of)
+@pytest.mark.parametrize("case", ["production", "everything"])
+def test_a_process_may_connect_to_what_it_needs_and_nothing_else(case: str) -> None:
+    made = rendered(case)
     for process in made.pods():
-        beside = set() if process == "migrate" else MESH
-        beside = beside | (TRACES if of == "everything" else set())
-        assert egress(made, process) == EXPECTED[process] | DNS | beside, process
+        beside = {"dns"} | (set() if process == "migrate" else {"mesh"})
+        beside |= {"traces"} if case == "everything" else set()
+        assert egress(made, process) == ports_of(case, EXPECTED[process] | beside), process
 
 
-def test_a_process_may_connect_to_the_stores_whose_addresses_it_has(made: Rendered) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_a_process_may_connect_to_the_stores_whose_addresses_it_has(case: str) -> None:
+    made = rendered(case)
     for process in made.pods():
-        has = {STORES[name] for name in made.secrets(process) if name in STORES}
-        may = egress(made, process) & set(STORES.values())
-        assert has == may | ({5432} if process in NAMED_ONLY else set()), process
+        has = {STORES[name] for name in made.secrets(process) if name in STORES} - NAMED_ONLY.get(
+            process, set()
+        )
+        stores = ports_of(case, STORES.values()) - {443}  # at which others are, too
+        assert egress(made, process) & stores == ports_of(case, has) - {443}, process
 
 
 def test_only_webhooks_and_the_catalog_reach_the_internet_and_no_private_network(made: Rendered) -> None:

@@ -81,7 +81,8 @@ yes
 {{- $own := include "headworks.fullname" . -}}
 {{- $rows := list
   (list "database" "HEADWORKS_DATABASE_URL" $v.postgresql "url" "key")
-  (list "broker" "HEADWORKS_BROKER_URL" $v.redis "url" "key")
+  (list "broker" "HEADWORKS_BROKER_URL" (ternary $v.rabbitmq $v.redis $v.rabbitmq.enabled) "url" "key")
+  (list "redis" "HEADWORKS_REDIS_URL" $v.redis "url" "key")
   (list "keys" "HEADWORKS_SECRET" $v.app "secret" "secretKey")
   (list "keys" "HEADWORKS_API_KEY" $v.app "apiKey" "apiKeyKey")
   (list "key" "HEADWORKS_API_KEY" $v.app "apiKey" "apiKeyKey")
