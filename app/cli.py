@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 import time
 import urllib.parse
@@ -34,7 +35,7 @@ POLL_SECONDS = 0.3
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    options = _parser().parse_args(arguments)
+    options = command_line().parse_args(arguments)
     logs.configure("cli", level="WARNING")  # what a command has to say, it says itself
     run: Callable[[argparse.Namespace], int] = options.run
     try:
@@ -54,51 +55,55 @@ def _end(how: str, error: Exception) -> int:
     return EXIT_CODES[how]
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """Everything that can be typed after `headworks`, each command with what runs it as `run`."""
     parser = argparse.ArgumentParser(prog="headworks", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     up = commands.add_parser("up", help="start a whole instance and keep it running")
-    up.add_argument("--port", type=int, default=8000)
-    up.add_argument("--data", type=Path, default=Path("var"))
-    up.add_argument("--no-samples", dest="samples", action="store_false")
+    up.add_argument("--port", type=int, default=8000, help="of the web, on 127.0.0.1")
+    up.add_argument("--data", type=Path, default=Path("var"), help="folder where everything is kept")
+    up.add_argument("--no-samples", dest="samples", action="store_false", help="hand in no sample reports")
     up.set_defaults(run=_up)
 
     migrate = commands.add_parser("migrate", help="bring the database to this release's schema")
     migrate.set_defaults(run=_migrate)
 
     env = commands.add_parser("env", help="print the settings of the running instance")
-    env.add_argument("--data", type=Path, default=Path("var"))
+    env.add_argument("--data", type=Path, default=Path("var"), help="folder of the local instance")
+    env.add_argument("--export", action="store_true", help='as a shell takes them: eval "$(… --export)"')
     env.set_defaults(run=_env)
 
     upload = commands.add_parser("upload", help="hand in a report and watch it to its end")
-    upload.add_argument("file", type=Path)
-    upload.add_argument("--workspace", required=True, metavar="UUID")
-    upload.add_argument("--platform", required=True, choices=("meta", "google", "tiktok"))
-    upload.add_argument("--client", metavar="UUID")
-    upload.add_argument("--currency", metavar="CODE")
+    upload.add_argument("file", type=Path, help="the report, as the platform exports it")
+    upload.add_argument("--workspace", required=True, metavar="UUID", help="whose it is")
+    upload.add_argument(
+        "--platform", required=True, choices=("meta", "google", "tiktok"), help="whose report it is"
+    )
+    upload.add_argument("--client", metavar="UUID", help="of which client of the workspace")
+    upload.add_argument("--currency", metavar="CODE", help="of a file that does not say it: USD")
     upload.add_argument("--date-order", choices=("dmy", "mdy"), help="of dates such as 03/04/2025")
-    upload.add_argument("--decimal-mark", choices=(".", ","))
-    upload.add_argument("--force-partial", action="store_true")
-    upload.add_argument("--no-wait", dest="wait", action="store_false")
+    upload.add_argument("--decimal-mark", choices=(".", ","), help="of numbers such as 1.234")
+    upload.add_argument("--force-partial", action="store_true", help="take the valid rows, however few")
+    upload.add_argument("--no-wait", dest="wait", action="store_false", help="print the id and end at once")
     upload.set_defaults(run=_upload)
 
     uploads = commands.add_parser("uploads", help="look at uploads")
     of_uploads = uploads.add_subparsers(required=True, metavar="COMMAND")
     listed = of_uploads.add_parser("list", help="newest first")
-    listed.add_argument("--workspace", required=True, metavar="UUID")
-    listed.add_argument("--status")
-    listed.add_argument("--platform")
+    listed.add_argument("--workspace", required=True, metavar="UUID", help="whose uploads")
+    listed.add_argument("--status", help="only those in this state")
+    listed.add_argument("--platform", help="only those of this platform")
     listed.set_defaults(run=_list)
     show = of_uploads.add_parser("show", help="everything about one upload, as JSON")
-    show.add_argument("upload_id")
+    show.add_argument("upload_id", help="as `upload` and `uploads list` print it")
     show.set_defaults(run=_show)
     bad = of_uploads.add_parser("errors", help="the rejected rows as CSV, ready to be mended")
-    bad.add_argument("upload_id")
+    bad.add_argument("upload_id", help="as `upload` and `uploads list` print it")
     bad.set_defaults(run=_errors)
 
     watch = of_uploads.add_parser("watch", help="follow one upload to its end")
-    watch.add_argument("upload_id")
+    watch.add_argument("upload_id", help="as `upload` and `uploads list` print it")
     watch.set_defaults(run=_follow)
 
     of_keys = cli_keys.add_commands(commands, _database)
@@ -127,7 +132,11 @@ def _migrate(_options: argparse.Namespace) -> int:
 
 
 def _env(options: argparse.Namespace) -> int:
-    print(_instance_file(options.data), end="")
+    found = _instance_file(options.data)
+    if options.export:  # a folder may have a blank in its name
+        pairs = (line.split("=", 1) for line in found.splitlines() if "=" in line)
+        found = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in pairs)
+    print(found, end="")
     return EXIT_CODES["done"]
 
 
@@ -242,8 +251,9 @@ def _database(options: argparse.Namespace) -> database.Database:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    """All settings of that instance."""
-    return Settings.from_env(_settings_with("HEADWORKS_DATABASE_URL", options.data))
+    """All settings of that instance; a configuration that names a variable finds it, too."""
+    os.environ.update(_settings_with("HEADWORKS_DATABASE_URL", options.data))
+    return Settings.from_env()
 
 
 def _settings_with(variable: str, data: Path) -> dict[str, str]:

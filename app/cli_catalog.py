@@ -48,21 +48,32 @@ def add_commands(commands: Any, configure: Configure) -> list[argparse.ArgumentP
     whole.add_argument("--day", type=_day, help="the day that is meant, in UTC (default: today)")
     whole.add_argument("--resume", action="store_true", help="go on with the newest net that failed")
     again = add("reapply", _reapply, "apply what is in the raw store again, without the API")
-    again.add_argument("job", choices=[name for name, job in JOBS.items() if job.entity], metavar="JOB")
+    again.add_argument(
+        "job",
+        choices=[name for name, job in JOBS.items() if job.entity],
+        metavar="JOB",
+        help="one that fetches",
+    )
     again.add_argument("--all", action="store_true", help="also what this version has applied")
     again.add_argument("--limit", type=int, help="so many targets at most")
     check = add("verify", _verify, "whether every raw object is what the ledger says")
-    check.add_argument("--entity", choices=RULES)
+    check.add_argument("--entity", choices=RULES, help="only these objects")
     genres = add("genres", _genres, "the genres whose rankings are wanted")
-    genres.add_argument("--enable", type=int, action="append", default=[], metavar="GENRE")
-    genres.add_argument("--disable", type=int, action="append", default=[], metavar="GENRE")
+    genres.add_argument(
+        "--enable", type=int, action="append", default=[], metavar="GENRE", help="wanted from now on"
+    )
+    genres.add_argument(
+        "--disable", type=int, action="append", default=[], metavar="GENRE", help="not any more"
+    )
     past = add("runs", _runs, "the newest runs")
-    past.add_argument("--job", choices=JOBS, metavar="JOB")
-    past.add_argument("--limit", type=int, default=20)
-    add("show", _show, "one run and how its targets ended").add_argument("run_id", type=UUID)
+    past.add_argument("--job", choices=JOBS, metavar="JOB", help="only those of this job")
+    past.add_argument("--limit", type=int, default=20, help="so many at most")
+    add("show", _show, "one run and how its targets ended").add_argument(
+        "run_id", type=UUID, help="as `catalog runs` prints it"
+    )
     failed = add("failed", _failed, "the targets of a run that failed, and why")
-    failed.add_argument("run_id", type=UUID)
-    failed.add_argument("--limit", type=int, default=1000)
+    failed.add_argument("run_id", type=UUID, help="as `catalog runs` prints it")
+    failed.add_argument("--limit", type=int, default=1000, help="so many at most")
     demo = of_catalog.add_parser(
         "demo", help="serve recorded answers of the marketplace, to try the jobs with"
     )

@@ -37,7 +37,7 @@ def add_commands(commands: Any, connect: Connect) -> list[argparse.ArgumentParse
     create.set_defaults(run=lambda options: _create(options, connect(options)))
 
     listed = of_keys.add_parser("list", help="all keys, without their secrets")
-    listed.add_argument("--workspace", type=UUID, metavar="UUID")
+    listed.add_argument("--workspace", type=UUID, metavar="UUID", help="only those of this workspace")
     listed.set_defaults(run=lambda options: _list(options, connect(options)))
 
     revoke = of_keys.add_parser("revoke", help="the key opens nothing any more, at once")

@@ -34,11 +34,11 @@ def add_commands(parsers: Any, configure: Configure) -> list[argparse.ArgumentPa
         return parser
 
     checked = of_refdata.add_parser("check", help="whether a configuration can be used; nothing is changed")
-    checked.add_argument("file", type=Path)
+    checked.add_argument("file", type=Path, help="the YAML file")
     checked.set_defaults(run=_check)
     letters = add("dead-letters", _dead_letters, "commands that somebody has to look at")
     letters.add_argument("--replay", action="store_true", help="send them again, and forget them here")
-    letters.add_argument("--limit", type=int, default=20)
+    letters.add_argument("--limit", type=int, default=20, help="so many at most")
     epoch = add("new-epoch", _new_epoch, "after a restore of a database: everybody loads everything anew")
     epoch.add_argument("--database", default="postgres", help="its name in the configuration")
     for name, work, help in (
@@ -48,10 +48,12 @@ def add_commands(parsers: Any, configure: Configure) -> list[argparse.ArgumentPa
         ("unpin", _unpin, "the dictionary takes changes again"),
     ):
         parser = add(name, work, help)
-        parser.add_argument("tenant")
-        parser.add_argument("dictionary")
+        parser.add_argument("tenant", help="whose dictionary")
+        parser.add_argument("dictionary", help="its code, such as COUNTRY")
         if name == "rollback":
-            parser.add_argument("--to", type=int, required=True, metavar="VERSION")
+            parser.add_argument(
+                "--to", type=int, required=True, metavar="VERSION", help="an archived version"
+            )
             parser.add_argument("--pin", action="store_true", help="and it takes no changes then")
         if name in ("rollback", "pin"):
             parser.add_argument("--reason", default="", help="for whoever finds it pinned")

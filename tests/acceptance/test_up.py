@@ -158,6 +158,19 @@ def test_the_command_line_hands_in_watches_and_shows(instance: Instance) -> None
     assert errors.stdout.count("duplicate_key_conflict") == 2
 
 
+def test_a_shell_takes_the_settings_whatever_the_folder_is_called(instance: Instance) -> None:
+    script = f'{instance.cli("env", "--export").stdout}\nprintf %s "$HEADWORKS_DATA_DIR"'
+    told = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=True)
+    assert told.stdout == str(instance.folder) and " " in told.stdout
+
+
+def test_the_command_line_knows_all_settings_of_the_instance_by_its_folder(instance: Instance) -> None:
+    found = instance.cli("doctor")
+    assert found.returncode == 0 and "FAIL" not in found.stdout, found.stdout
+    versions = instance.cli("refdata", "versions", "nobody", "COUNTRY")
+    assert (versions.returncode, versions.stderr.strip()) == (1, "The tenant never wrote this dictionary.")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
