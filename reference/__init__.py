@@ -1,0 +1,1 @@
+"""The pages of docs/reference, made from the code itself: `./scripts/reference` writes them."""
