@@ -67,6 +67,10 @@ GROUPS: dict[str, dict[str, Words]] = {
         "sweep_seconds": Words(
             "Between two looks of every worker at expired leases and lost hints.", WORKERS, "seconds"
         ),
+        "alive_file": Words(
+            "A file that a process touches in each round of its work, for probes. Empty: none.",
+            f"{WORKERS}, beat, refdata-apply, refdata-relay, refdata-kafka-adapter",
+        ),
         "code_commit": Words(
             "The commit of the code that runs, for the manifests of suppliers' runs. Empty: asked of the"
             " checkout.",
@@ -211,7 +215,10 @@ BESIDE: dict[str, Words] = {
         "web, refdata-query",
     ),
     "HEADWORKS_REFDATA_JWKS_URL": Words("An address of these keys.", "web, refdata-query"),
-    "HEADWORKS_FLOWER_PORT": Words("Where Flower listens on 127.0.0.1. The Procfile needs it.", "flower"),
+    "HEADWORKS_FLOWER_ADDRESS": Words(
+        "The address at which Flower listens. The Procfile needs it.", "flower"
+    ),
+    "HEADWORKS_FLOWER_PORT": Words("Its port there. The Procfile needs it.", "flower"),
     "FLOWER_BASIC_AUTH": Words(
         "`user:password` of Flower, which does not start without.", "flower", needed=True
     ),
