@@ -10,11 +10,13 @@ import flask.json.provider
 import werkzeug.exceptions
 import werkzeug.middleware.proxy_fix
 
-from app.access import limits, problems, statuses, traces
+from app.access import limits, measured, problems, statuses, traces
 from app.access import views as access
-from app.adapters import logs, metrics, migrations, tracing
+from app.adapters import exposition, logs, migrations, tracing
 from app.adapters.settings import Settings
 from app.kernel import errors
+from app.observe import parts
+from app.observe.state import State
 from app.openapi import views as openapi
 from app.pipeline import services as pipeline_services
 from app.pipeline import views as pipeline
@@ -66,6 +68,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app.config["MAX_CONTENT_LENGTH"] = settings.upload_bytes + FORM_BYTES
     found = app.extensions["services"] = services.connect(settings, name="headworks web")
     app.extensions["suppliers"] = suppliers_services.connect(settings, found.db)
+    measured.install(app, found.clock)
     door = access.Door(settings, found.db, found.clock)
     traces.install(app, quiet_endpoints=("healthz", "readyz", "metrics_text"))
     access.install(
@@ -97,6 +100,12 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app.register_error_handler(werkzeug.exceptions.HTTPException, _http_problem)
     app.register_error_handler(OSError, _os_problem)
     app.register_error_handler(Exception, _unexpected_problem)
+    app.extensions["state"] = State(
+        parts.of_instance(
+            settings, pipeline=app.extensions.get("pipeline"), refdata=app.extensions.get("refdata")
+        ),
+        found.clock,
+    )
     app.add_url_rule("/healthz", view_func=healthz)
     app.add_url_rule("/readyz", view_func=readyz)
     app.add_url_rule("/metrics", view_func=metrics_text)
@@ -124,8 +133,9 @@ def readyz() -> tuple[dict[str, str], int]:
 
 
 def metrics_text() -> flask.Response:
-    """Metrics of all processes for Prometheus."""
-    text, content_type = metrics.exposition()
+    """Metrics for Prometheus: what all processes have counted, and where everything stands now."""
+    state: State = flask.current_app.extensions["state"]
+    text, content_type = exposition.text(state.read())
     return flask.Response(text, content_type=content_type)
 
 

@@ -22,13 +22,13 @@ from celery.signals import (
 from celery.worker import state
 from opentelemetry.trace import SpanKind
 
-from app.adapters import alive, broker, database, dispatch, logs, tracing
+from app.adapters import alive, broker, database, dispatch, exposition, logs, tracing
 from app.adapters.settings import Settings
 from app.catalog import services as catalog_services
 from app.kernel import errors
 from app.suppliers import services as suppliers_services
-from app.uploads import leases, recover, services
-from workers import watchdog
+from app.uploads import ended, leases, recover, services
+from workers import measured, watchdog
 
 settings = Settings.from_env()
 app = dispatch.celery_app(settings.broker_url)
@@ -64,6 +64,11 @@ processes for the time of a soft shutdown, and does not listen meanwhile."""
 
 _stopping = threading.Event()
 _in_task = threading.Event()
+
+
+_measured = measured.Measured(current.clock)
+task_prerun.connect(_measured.begin, weak=False)
+task_postrun.connect(_measured.end, weak=False)
 
 
 @celeryd_init.connect
@@ -115,6 +120,7 @@ def _stop(_signum: int, _frame: object) -> None:
 @worker_ready.connect
 def _begin_sweeping(sender: Any, **_: Any) -> None:
     logs.configure("worker")
+    ended.know_codes()
     # What takes longer than a lease comes too late to keep one.
     hasty = replace(settings, statement_timeout_seconds=settings.lease_seconds)
     sweeper = services.connect(hasty, name="headworks sweep")
@@ -128,23 +134,16 @@ def _begin_sweeping(sender: Any, **_: Any) -> None:
     )
     task_received.connect(dog.hear, weak=False)
     threading.Thread(target=_sweep_now_and_then, args=(sweeper, dog), daemon=True).start()
+    exposition.serve(settings.metrics_bind)
 
 
 def _messages_in(queues: list[str]) -> int:
     """How many messages wait in these queues; 0 when the broker does not answer."""
     try:
         with app.connection_for_read(connect_timeout=5) as connection:
-            return sum(_messages_of(connection, queue) for queue in queues)
+            return sum(dispatch.messages_of(connection, queue) for queue in queues)
     except Exception as error:  # each broker's library has its own errors; none of them means deafness
         log.info("queues_not_counted", reason=type(error).__name__)
-        return 0
-
-
-def _messages_of(connection: Any, queue: str) -> int:
-    try:
-        with connection.channel() as channel:
-            return int(channel.queue_declare(queue, passive=True).message_count)
-    except connection.channel_errors:  # on Redis an empty queue does not exist
         return 0
 
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 from functools import partial
 
 from app.access import exposure
-from app.adapters import logs, topics, tracing
+from app.adapters import exposition, logs, topics, tracing
 from app.adapters.alive import Heart
 from app.adapters.settings import ENVIRON, Settings
 from app.kernel.clock import SystemClock
-from app.refdata import services
+from app.refdata import messages, services
 from app.refdata.adapter import Adapting
 from app.refdata.announce import Announcer
 from app.refdata.apply import Applier
@@ -164,6 +164,8 @@ def main(argv: Sequence[str]) -> int:
     elif role == "query-reader":
         query_reader(settings, int(argv[1]))
     else:
+        exposition.serve(settings.metrics_bind)
+        messages.know_codes()
         with ExitStack() as running:
             of = services.connect(settings, name=f"headworks refdata {role}")
             running.callback(of.close)

@@ -10,7 +10,7 @@ import werkzeug
 
 from app.access import exposure, headers, keys, limits, origin, principal, sessions
 from app.access.principal import LOCAL_BROWSER, LOCAL_KEY, Admission, Principal
-from app.adapters import buckets, database, logs
+from app.adapters import buckets, database, logs, metrics
 from app.adapters.settings import Settings
 from app.kernel import errors
 from app.kernel.clock import Clock
@@ -152,6 +152,7 @@ def _by_key(door: Door, authorization: str) -> _Entrant:
     except keys.KeyRefused as refusal:
         network = origin.network_of(flask.request.remote_addr)
         log.info("key_refused", reason=refusal.reason, network=network)
+        metrics.keys_refused.labels("key", refusal.reason).inc()
         door.limits.count_failed_key(network)
         raise
 
@@ -215,6 +216,7 @@ def login() -> werkzeug.Response:
         return _login_page(target, status=429, error=refusal)
     except keys.KeyRefused as refusal:
         log.info("login_refused", reason=refusal.reason, network=network)
+        metrics.keys_refused.labels("login", refusal.reason).inc()
         door.limits.count_failed_login(network)
         return _login_page(target, status=401, error=_in_a_form(refusal))
     session_id = sessions.open_session(

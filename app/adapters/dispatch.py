@@ -7,11 +7,13 @@ so a broker that is down costs latency and never work.
 from __future__ import annotations
 
 import threading
-from typing import Protocol
+from collections import Counter
+from typing import Any, Protocol
 
 import celery
 
 from app.adapters import logs, tracing
+from app.kernel import errors
 from app.kernel.clock import Clock
 
 log = logs.get(__name__)
@@ -131,12 +133,47 @@ def is_reachable(broker_url: str) -> bool:
 
 def silent_queues(broker_url: str) -> list[str]:
     """The queues of `task_routes` for which no worker answers, in order."""
+    try:
+        return [queue for queue, workers in workers_of_queues(broker_url).items() if not workers]
+    except errors.ConnectionLost:
+        return queues()
+
+
+def queues() -> list[str]:
+    """The queues of `task_routes`, in order."""
+    return sorted({route["queue"] for route in celery_app("").conf.task_routes.values()})
+
+
+def workers_of_queues(broker_url: str) -> dict[str, int]:
+    """How many workers answer for each queue, after `HINT_SECONDS`; ConnectionLost: the broker does not."""
     with _sender(broker_url) as app:
-        needed = {route["queue"] for route in app.conf.task_routes.values()}
         try:
-            found = app.control.inspect(timeout=HINT_SECONDS).active_queues() or {}
+            with app.connection_for_write(connect_timeout=HINT_SECONDS) as connection:
+                connection.ensure_connection(max_retries=1, interval_start=0, timeout=2 * HINT_SECONDS)
+                inspect = app.control.inspect(timeout=HINT_SECONDS, connection=connection)
+                found = inspect.active_queues() or {}
         except Exception as error:  # as above
             log.info("workers_not_asked", reason=type(error).__name__)
-            found = {}
-    heard = {queue["name"] for queues in found.values() for queue in queues}
-    return sorted(needed - heard)
+            raise errors.ConnectionLost("The broker does not answer.") from None
+    heard = Counter(queue["name"] for answered in found.values() for queue in answered)
+    return {queue: heard[queue] for queue in queues()}
+
+
+def messages_of_queues(broker_url: str) -> dict[str, int]:
+    """How many messages wait in each queue. ConnectionLost when the broker does not answer."""
+    with _sender(broker_url) as app:
+        try:
+            with app.connection_for_read(connect_timeout=HINT_SECONDS) as connection:
+                return {queue: messages_of(connection, queue) for queue in queues()}
+        except Exception as error:  # as above
+            log.info("queues_not_counted", reason=type(error).__name__)
+            raise errors.ConnectionLost("The broker does not answer.") from None
+
+
+def messages_of(connection: Any, queue: str) -> int:
+    """How many messages wait in the queue."""
+    try:
+        with connection.channel() as channel:
+            return int(channel.queue_declare(queue, passive=True).message_count)
+    except connection.channel_errors:  # on Redis an empty queue does not exist
+        return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from app.adapters import database, logs, queries, signals
+from app.adapters import database, logs, metrics, queries, signals
 from app.kernel.canonical import canonical_json
 
 log = logs.get(__name__)
@@ -46,4 +46,5 @@ def _relay_batch(db: database.Database, streams: signals.Streams) -> int:
             _outbox.mark_events_published(connection, event_ids=[event.id for event in events])
     for event in events:
         log.info("event_published", topic=event.topic, key=event.key)
+        metrics.events_published.labels(event.topic).inc()
     return len(events)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,18 @@ def switch(text: str) -> bool:
     if text.lower() not in words:
         raise ValueError(text)
     return words[text.lower()]
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """What takes one of these words and nothing else; ValueError for any other."""
+
+    def choice(text: str) -> str:
+        if text not in words:
+            raise ValueError(text)
+        return text
+
+    choice.__name__ = "|".join(words)
+    return choice
 
 
 ENVIRON: Mapping[str, str] = os.environ
@@ -80,6 +92,9 @@ class Settings:
     refdata_bind: str = "127.0.0.1:8093"  # where reads of reference data are answered, host:port
     refdata_server: str = "safe"  # uvicorn; or fast: a protocol of our own on httptools
     refdata_readers: int = 1  # processes that answer
+    metrics_bind: str = ""  # where a worker answers /metrics and /healthz, host:port; empty: nowhere
+    log_format: str = "json"  # one object a line; or text, for people
+    log_level: str = "INFO"  # DEBUG, INFO, WARNING or ERROR
     code_commit: str = ""  # of the code that runs; empty: of its checkout
     alive_file: str = ""  # touched by a process in each round of its work; empty: none
     upload_bytes: int = 50 * 1024 * 1024  # D6.6 §3.2
@@ -145,6 +160,8 @@ class Settings:
             "catalog_embedding_price": switch,
             "catalog_embedding_dimensions": int,
             "webhooks_to_loopback": switch,
+            "log_format": one_of("json", "text"),
+            "log_level": one_of("DEBUG", "INFO", "WARNING", "ERROR"),
             "data_dir": Path,
         }
         return {name: kinds.get(name, str) for name in Settings.__dataclass_fields__}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import itertools
 import threading
 from collections import Counter
@@ -162,7 +163,10 @@ class _Work:
         """These targets have been through the flow, and their ends stand in the run's history."""
         self._latest = self._looked_up(targets)
         found: dict[Target, TargetResult] = {}
-        for result in itertools.chain.from_iterable(pool.map(self._attempt, targets)):
+        # Each in a copy of the context: its log lines are the run's, too.
+        contexts = [contextvars.copy_context() for _ in targets]
+        results = pool.map(lambda context, target: context.run(self._attempt, target), contexts, targets)
+        for result in itertools.chain.from_iterable(results):
             # What several others needed was worked on for the first of them, and unchanged for the rest.
             if result.target not in found or result.outcome != "unchanged":
                 found[result.target] = result

@@ -127,7 +127,10 @@ def run_job(
         done = run.resume(apply_version=job.apply_version)
     elif not dry_run:
         run.begin(ctx, apply_version=job.apply_version, net_id=net_id, from_raw=from_raw is not None)
-    with nullcontext() if dry_run else run.held():
+    with (
+        logs.bound(job_id=job_id, run_id=str(ctx.run_id)),
+        nullcontext() if dry_run else run.held(),
+    ):
         outcome = _outcome(job, ctx, lambda: _work(services, job, ctx, run, done, tell, from_raw))
     if not dry_run:
         run.end(

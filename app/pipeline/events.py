@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC
 from typing import Any
 
 import orjson
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily
 
+from app.adapters import metrics
 from app.kernel import errors
 from app.pipeline.requests import FollowQuery
 from app.pipeline.services import Services
-from app.pipeline.states import STAGES
+from app.pipeline.states import MACHINE, STAGES
+from app.pipeline.store import Pipeline
 
 LOOK_SECONDS = 0.5
 ALIVE_SECONDS = 5.0
@@ -22,6 +24,7 @@ MOST_SECONDS = 3600.0
 """So long one connection is followed; whoever follows connects again and reads on."""
 
 AT_ONCE = 500
+MOST_STUCK = 100
 MOST_FOLLOWERS = 8
 """Each holds a thread of the process."""
 
@@ -95,19 +98,15 @@ def _event(row: Any) -> bytes:
     return b"id: %b\nevent: transition\ndata: %b\n\n" % (event_id.encode(), data)
 
 
-def gauges(by_stage: Mapping[str, Mapping[str, int]], oldest_ready: Mapping[str, float]) -> bytes:
-    """Where the tasks stand at this moment, in the text format of Prometheus."""
-    registry = CollectorRegistry()
-    tasks = Gauge(
-        "headworks_pipeline_tasks", "Tasks by stage and status.", ["stage", "status"], registry=registry
-    )
-    for name, stage in STAGES.items():
-        for status, count in by_stage[stage.column].items():
-            tasks.labels(name, status).set(count)
-    age = Gauge(
-        "headworks_pipeline_oldest_ready_age_seconds",
-        "How long the task that waits longest for the stage has been known.", ["stage"], registry=registry,
-    )  # fmt: skip
-    for name, seconds in oldest_ready.items():
-        age.labels(name).set(seconds)
-    return generate_latest(registry)
+def gauges(pipeline: Pipeline) -> Iterator[GaugeMetricFamily]:
+    """Where the tasks stand at this moment, for Prometheus."""
+    whole = pipeline.counts()
+    yield metrics.pipeline_tasks.of({
+        (name, status): getattr(whole, f"{stage.column}_{status}")
+        for name, stage in STAGES.items() for status in MACHINE.states
+    })  # fmt: skip
+    oldest = pipeline.oldest_ready()
+    yield metrics.pipeline_oldest_ready.of({(name,): seconds for name, seconds in oldest.items()})
+    yield metrics.pipeline_stuck.of({
+        (name,): len(pipeline.stuck_in(name, limit=MOST_STUCK)) for name in STAGES
+    })  # fmt: skip

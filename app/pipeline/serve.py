@@ -7,7 +7,7 @@ from typing import Any
 import flask
 import werkzeug.exceptions
 
-from app.access import exposure, problems, statuses, traces
+from app.access import exposure, measured, problems, statuses, traces
 from app.adapters import logs, tracing
 from app.adapters.settings import Settings, SettingsError
 from app.kernel import errors
@@ -37,6 +37,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
         )
     app = flask.Flask("app.pipeline")
     app.extensions["pipeline"] = services.connect(settings, open_here=is_local and not has_tokens)
+    measured.install(app, app.extensions["pipeline"].clock)
     traces.install(app, quiet_endpoints=("healthz", "readyz"))
     app.register_blueprint(views.blueprint)
     app.register_error_handler(errors.HeadworksError, _refusal)

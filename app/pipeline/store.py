@@ -185,6 +185,7 @@ class Pipeline:
         self._sweep()
         rows = self._all(_sql[stage.name].claim, stage=stage.name, **asdict(wanted))
         _count_moves(stage.name, "new", "started", len(rows))
+        metrics.pipeline_claims.labels(stage.name, "found" if rows else "empty").inc()
         return rows
 
     def extend_task_lease(self, stage: Stage, wanted: Heartbeat) -> Any:
@@ -264,13 +265,21 @@ class Pipeline:
         for name, stage in STAGES.items():
             if wanted.stage in (None, name):
                 limit = wanted.older_than_seconds or stage.stuck_seconds
-                rows = self._all(_sql[name].stuck, seconds=limit, limit=wanted.limit)
+                rows = self.stuck_in(name, seconds=limit, limit=wanted.limit)
                 found += [{**row._asdict(), "stage": name, "limit_seconds": limit} for row in rows]
         return sorted(found, key=lambda task: -task["seconds"])[: wanted.limit]
 
+    def stuck_in(self, stage: str, *, seconds: int | None = None, limit: int) -> list[Any]:
+        """Tasks at work in the stage for longer than so many seconds, or than it should take."""
+        return self._all(_sql[stage].stuck, seconds=seconds or STAGES[stage].stuck_seconds, limit=limit)
+
     def summary(self) -> tuple[Any, list[Any]]:
         """How many tasks stand where in each stage, and how far each shard is."""
-        return self._one(_sql[ANY].summary), self._all(_sql[ANY].by_shard)
+        return self.counts(), self._all(_sql[ANY].by_shard)
+
+    def counts(self) -> Any:
+        """How many tasks stand where in each stage."""
+        return self._one(_sql[ANY].summary)
 
     def oldest_ready(self) -> dict[str, float]:
         """For how many seconds the task that waits longest for each stage has waited."""

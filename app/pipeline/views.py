@@ -10,7 +10,7 @@ import flask
 import orjson
 
 from app.access import bodies, origin, principal
-from app.adapters import metrics
+from app.adapters import exposition
 from app.kernel import errors
 from app.pipeline import events, requests, states
 from app.pipeline.services import Services
@@ -307,10 +307,8 @@ def show_summary() -> flask.Response:
 @blueprint.get("/metrics")
 def show_metrics() -> flask.Response:
     """The pipeline for Prometheus: the counters of all processes, and where the tasks stand now."""
-    text, content_type = metrics.exposition()
-    whole, _ = _pipeline().summary()
-    now = events.gauges(_counts(whole), _pipeline().oldest_ready())
-    return flask.Response(text + now, content_type=content_type)
+    text, content_type = exposition.text(events.gauges(_pipeline()))
+    return flask.Response(text, content_type=content_type)
 
 
 @blueprint.get("/events")

@@ -57,12 +57,13 @@ class Adapting:
         return done
 
     def _hand_on(self, message: topics.Message) -> None:
+        command = None
         try:
             command = self._command(message)
             accept.accept(self._of, self._publisher, command)
         except (Malformed, CommandNotTaken, topics.TooLarge) as error:
             topic = self._of.config.refdata.kafka.dead_letter_topic
-            bury(self._publisher, topic, message, error.code, error.sentence)
+            bury(self._publisher, topic, message, error.code, error.sentence, command=command)
 
     def _command(self, message: topics.Message) -> Command:
         given = {"tenantId": self._source.tenant_id, "source": "KAFKA"}

@@ -97,10 +97,13 @@ class Consuming:
                 continue
             one = next(ended)
             if one.error_code is not None and states.CODES[one.error_code].dead_letter:
-                self._bury(read.message, one.error_code, one.sentence or "")
+                self._bury(read.message, one.error_code, one.sentence or "", one.command)
 
-    def _bury(self, message: topics.Message, code: str, sentence: str) -> None:
-        bury(self._publisher, self._config().refdata.kafka.dead_letter_topic, message, code, sentence)
+    def _bury(
+        self, message: topics.Message, code: str, sentence: str, command: Command | None = None
+    ) -> None:
+        topic = self._config().refdata.kafka.dead_letter_topic
+        bury(self._publisher, topic, message, code, sentence, command=command)
 
     def _ended(self, commands: list[tuple[Command, str | None]]) -> list[Ended]:
         try:
@@ -123,6 +126,7 @@ class Consuming:
         if self._clock.monotonic() < self._lag_at + LAG_SECONDS:
             return
         self._lag_at = self._clock.monotonic()
+        metrics.refdata_poll_timestamp_seconds.set(self._clock.now().timestamp())
         topic = self._config().refdata.kafka.commands_topic
         for partition, behind in self._consumer.lag().items():
             metrics.kafka_consumer_lag.labels(topic, str(partition)).set(behind)

@@ -102,9 +102,6 @@ class Relaying:
                         snapshotId=str(row.snapshot_id),
                     )  # fmt: skip
                 store.trim(db, announced_hours=limits.announced_hours, days=limits.dedup_days)
-                waits = store.unannounced(db)
-                metrics.refdata_outbox_events.labels(name).set(waits.events)
-                metrics.refdata_outbox_oldest_seconds.labels(name).set(waits.oldest_seconds)
             except errors.Transient as error:
                 log.warning("refdata_upkeep_waits", code=error.code, database=name)
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import structlog
-
 from app.adapters import logs
 from app.suppliers import accepted, alerts, config, dq, durable, inbox, select, settle
 from app.suppliers.alerts import Alert
@@ -74,14 +72,14 @@ def run(services: Services, supplier: str) -> Outcome:
     check_supplier(supplier)
     with (
         services.locks.hold(supplier) as check,
-        structlog.contextvars.bound_contextvars(supplier=supplier),
+        logs.bound(supplier=supplier),
     ):
         journal = Journal(services.layout, supplier)
         state = _Run(services, supplier, journal, services.clock.now(), check)
         settle.reconcile(services, supplier, state.journal)
         _load_config(state)
         outcome = _select_and_read(state)
-    log.info("supplier_run_ended", status=outcome.status, run_id=outcome.run_id, code=outcome.reason_code)
+        log.info("supplier_run_ended", status=outcome.status, run_id=outcome.run_id, code=outcome.reason_code)
     return outcome
 
 

@@ -18,6 +18,9 @@ log = logs.get(__name__)
 
 RUN_TASK = "suppliers.run"
 
+_told: set[str] = set()
+"""Suppliers of whose last list this process has told the metrics."""
+
 
 def scan(services: Services, dispatch: Dispatch) -> None:
     """There is a hint for each supplier that waits. It carries no name: the inboxes are the truth."""
@@ -59,15 +62,22 @@ def observed(services: Services, supplier: str) -> run.Outcome:
         outcome = run.run(services, supplier)
     if outcome.status != "NOOP":
         metrics.supplier_runs.labels(supplier, outcome.status, outcome.reason_code or "").inc()
+        metrics.supplier_last_list_refused.labels(supplier).set(outcome.status == "FAIL")
     for alert in outcome.alerts:
         metrics.supplier_alerts.labels(supplier, alert.code).inc()
-        log.warning("supplier_alert", supplier=supplier, **alert.as_json())
+        log.warning("supplier_alert", supplier=supplier, run_id=outcome.run_id, **alert.as_json())
     return outcome
 
 
 def measure(services: Services) -> None:
-    """The metrics know how old each current state is, and which are too old."""
+    """The metrics know how old each current state is, which are too old, and whose last list was refused."""
     for supplier in services.layout.suppliers():
+        if supplier not in _told:  # from now on its runs tell it
+            _told.add(supplier)
+            last = history.overview(services, supplier).last
+            metrics.supplier_last_list_refused.labels(supplier).set(
+                last is not None and last.status == "FAIL"
+            )
         age = history.age(services, supplier)
         if age.seconds is not None:
             metrics.supplier_current_age_seconds.labels(supplier).set(age.seconds)

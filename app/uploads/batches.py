@@ -118,7 +118,7 @@ def _bisect_entities(conn: Connection, claim: Claim, entity_type: str, incoming:
             return left + _bisect_entities(conn, claim, entity_type, incoming[middle:])
         production_store.forget_missing(conn, claim)
         row = incoming[0].row_index
-        log.warning("entity_failed", upload_id=str(claim.upload_id), row=row, code=error.code)
+        log.warning("entity_failed", row=row, code=error.code)
         production_store.save_resolutions(conn, claim, entity_type, {row: None}, codes={row: error.code})
         return 0
 
@@ -185,7 +185,7 @@ def _bisect_days(conn: Connection, claim: Claim, after_row: int, last_row: int) 
             return left + _bisect_days(conn, claim, middle, last_row)
         if isinstance(error, errors.ForeignKeyMissing) and production_store.forget_missing(conn, claim):
             return _write_day_without(conn, claim, last_row)
-        log.warning("row_failed", upload_id=str(claim.upload_id), row=last_row, code=error.code)
+        log.warning("row_failed", row=last_row, code=error.code)
         return Counts(failed=production_store.fail_daily_row(conn, claim, last_row, error.code))
 
 

@@ -99,7 +99,10 @@ def _take(services: Services, dropped: Dropped) -> None:
             idempotency_key=f"drop:{dropped.path.name[:100]}:{stat.st_ino}:{stat.st_mtime_ns}:{stat.st_size}",
         )
         receipt = intake.take_in(services, request, file)
-    log.info("drop_taken", file=dropped.path.name, upload_id=str(receipt.upload_id))
+    log.info(
+        "drop_taken", file=dropped.path.name, upload_id=str(receipt.upload_id),
+        workspace_id=str(dropped.workspace_id),
+    )  # fmt: skip
     _move(dropped.path, services.settings.drop, TAKEN)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 from uuid import UUID
 
-from app.adapters import logs, retries, tracing
+from app.adapters import logs, metrics, retries, tracing
 from app.kernel import errors
 from app.uploads import store
 from app.uploads.codes import file_sentence
@@ -95,7 +95,11 @@ def take_in(services: Services, request: Request, file: BinaryIO) -> Receipt:
         upload_id, repeated = earlier.id, True  # it was recorded, and its file is not stored yet
     # The record comes first: a file without one would never be found again.
     duplicate_of = retries.call(lambda: _store(services, request, upload_id, file), services.clock)
-    log.info("upload_created", upload_id=str(upload_id), platform=request.platform)
+    log.info(
+        "upload_created", upload_id=str(upload_id), workspace_id=str(request.workspace_id),
+        platform=request.platform,
+    )  # fmt: skip
+    metrics.uploads_created.labels(request.platform, request.source).inc()
     services.dispatch.send(TASKS["parse"])
     return Receipt(upload_id, "pending", duplicate_of, repeated)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -81,7 +82,7 @@ class Lease:
                 return
             except errors.HeadworksError as error:
                 # The database is away: the lease runs out by itself, or the next beat is heard.
-                log.warning("heartbeat_missed", code=error.code, upload_id=str(self._claim.upload_id))
+                log.warning("heartbeat_missed", code=error.code)
 
     def end(self) -> None:
         """The heart stops."""
@@ -96,7 +97,10 @@ def held(db: database.Database, claim: Claim, *, lease_seconds: float) -> Iterat
     """
     lease = Lease(claim)
     heart = threading.Thread(
-        target=lease.beat, args=(db,), kwargs={"lease_seconds": lease_seconds}, daemon=True
+        target=contextvars.copy_context().run,
+        args=(lease.beat, db),
+        kwargs={"lease_seconds": lease_seconds},
+        daemon=True,
     )
     heart.start()
     try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
 from app.adapters import metrics, retries
 from app.adapters.database import Connection
-from app.uploads import staging_store, store, verdict
+from app.uploads import ended, staging_store, store, verdict
 from app.uploads.claims import Claim
 from app.uploads.leases import Lease
 from app.uploads.reading import duplicates, formats
@@ -52,6 +52,8 @@ class Staging:
         self._services, self._claim = services, claim
         self._plan, self._rows, self._file = plan, rows, file
         self._staged = claim.staged_rows
+        self._rejects: Sequence[verdict.Reject] = ()
+        self._refused: str | None = None  # the code of a file that was refused when all was read
 
     def run(self, lease: Lease) -> None:
         """Every row is committed, in chunks and in order, after those of an earlier attempt (D6.6 §6.4)."""
@@ -69,6 +71,7 @@ class Staging:
             exhausted = feed.exhausted
         if not finished:
             retries.call(self._commit_end, self._services.clock)
+        self._count()
 
     def _commit(self, feed: ChunkFeed) -> bool:
         """The chunk is committed; True when it is the whole file, and the end is committed with it."""
@@ -113,6 +116,7 @@ class Staging:
         outcome = self._settle_repeated_keys(conn)
         some = tally.rejected or outcome.rejected
         rejects = staging_store.count_rejects(conn, claim) if some else []
+        self._rejects, self._refused = rejects, None
         rows = verdict.row_counts(tally, outcome, rejects)
         report = verdict.report(plan, tally, outcome=outcome, rejects=rejects, rows=rows)
         store.finish_staging(
@@ -125,15 +129,23 @@ class Staging:
             report={"plan": plan.as_json(), **report},
         )
         if not verdict.passes(rows, force_partial=claim.force_partial):
-            code, sentence = verdict.refusal(plan, rows, rejects)
+            self._refused, sentence = verdict.refusal(plan, rows, rejects)
             store.fail_upload(
                 conn,
                 workspace_id=claim.workspace_id,
                 upload_id=claim.upload_id,
                 claim_epoch=claim.claim_epoch,
-                code=code,
+                code=self._refused,
                 sentence=sentence,
             )
+
+    def _count(self) -> None:
+        """What was refused is in the metrics, now that it is committed."""
+        for reject in self._rejects:
+            metrics.rows_rejected.labels(reject.code).inc(reject.rows)
+        if self._refused is not None:
+            created_at = self._claim.created_at
+            ended.count(self._services.clock, "failed", created_at=created_at, code=self._refused)
 
     def _settle_repeated_keys(self, conn: Connection) -> verdict.Outcome:
         outcome = verdict.Outcome()

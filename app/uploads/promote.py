@@ -7,6 +7,7 @@ the promotion goes on from there.
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import threading
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from app.adapters import logs, metrics, retries
 from app.adapters.database import Connection
 from app.kernel import errors, retry
 from app.kernel.retry import Final
-from app.uploads import batches, events, production_store, store, work
+from app.uploads import batches, ended, events, production_store, store, work
 from app.uploads.batches import DAYS, Batch
 from app.uploads.claims import Claim
 from app.uploads.leases import Lease
@@ -113,7 +114,7 @@ class Promotion:
             if retry.policy_for(error).final is not Final.FAIL_BATCH:
                 raise
             code = error.code
-        log.warning("batch_failed", upload_id=str(self._claim.upload_id), after_row=reached.row, code=code)
+        log.warning("batch_failed", after_row=reached.row, code=code)
         return self._call(reached, functools.partial(batches.fail, code=code), turn=turn)
 
     def _call(
@@ -133,7 +134,7 @@ class Promotion:
         promoted, reached, end = retries.call(attempt, self._services.clock, failed=failed)
         metrics.rows_promoted.inc(promoted)
         if end is not None:
-            metrics.uploads_finished.labels(end.status).inc()
+            ended.count(self._services.clock, end.status, created_at=self._claim.created_at)
         return reached, end
 
     def _attempt(
@@ -174,7 +175,8 @@ class Promotion:
         rows = iter(range(self._reached.row, self._claim.staged_rows - 1, PROMOTION_BATCH_ROWS))
         with ThreadPoolExecutor(LANES, "promote") as lanes:
             for _ in range(LANES):
-                lanes.submit(self._run_lane, rows, turn)
+                # Each in a copy of the context: its log lines are the upload's, too.
+                lanes.submit(contextvars.copy_context().run, self._run_lane, rows, turn)
         self._reached = turn.reached
         if turn.error is not None:
             raise turn.error

@@ -5,12 +5,13 @@ Every worker runs this now and then, so that no single process is needed for it.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from app.adapters import logs, metrics
 from app.adapters.database import Connection
 from app.kernel import errors
-from app.uploads import claims_store, store
+from app.uploads import claims_store, ended, store
 from app.uploads.codes import FILE_CODES, file_sentence
 from app.uploads.services import Services
 from app.uploads.states import MAX_ATTEMPTS
@@ -25,16 +26,19 @@ ABANDONED_SECONDS = 3600.0
 
 def sweep(services: Services) -> int:
     """No upload waits for a dead owner, nothing for a lost hint; returns how many leases had expired."""
+    given_up: list[tuple[datetime, str]] = []
     with services.db.transaction("dispatch") as conn:
         expired = claims_store.take_expired_leases(conn)
         for row in expired:
-            log.warning("lease_expired", upload_id=str(row.upload_id), owner=row.lost_owner)
-            metrics.leases_expired.inc()
+            log.warning("lease_expired", **_named(row), owner=row.lost_owner)
             if row.attempts >= MAX_ATTEMPTS:
-                _give_up(conn, row, "attempts_exhausted", FILE_CODES["attempts_exhausted"])
+                given_up += _give_up(conn, row, "attempts_exhausted", FILE_CODES["attempts_exhausted"])
         for row in claims_store.abandoned_intakes(conn, after_seconds=ABANDONED_SECONDS):
-            _give_up(conn, row, "file_not_found", file_sentence("file_not_found"))
+            given_up += _give_up(conn, row, "file_not_found", file_sentence("file_not_found"))
         stages = claims_store.stages_with_work(conn)
+    metrics.leases_expired.inc(len(expired))
+    for created_at, code in given_up:
+        ended.count(services.clock, "failed", created_at=created_at, code=code)
     for owner in {row.lost_owner for row in expired}:
         services.db.end_backends(owner)
     for stage in stages:
@@ -50,7 +54,8 @@ def owners(services: Services) -> list[str]:
         return claims_store.owners(conn)
 
 
-def _give_up(conn: Connection, row: Any, code: str, sentence: str) -> None:
+def _give_up(conn: Connection, row: Any, code: str, sentence: str) -> list[tuple[datetime, str]]:
+    """The upload has failed; since when it was known, and why, unless somebody else has it again."""
     try:
         store.fail_upload(
             conn,
@@ -61,4 +66,11 @@ def _give_up(conn: Connection, row: Any, code: str, sentence: str) -> None:
             sentence=sentence,
         )
     except errors.Conflict:
-        log.info("upload_recovered_meanwhile", upload_id=str(row.upload_id))
+        log.info("upload_recovered_meanwhile", **_named(row))
+        return []
+    log.warning("upload_failed", **_named(row), code=code)
+    return [(row.created_at, code)]
+
+
+def _named(row: Any) -> dict[str, str]:
+    return {"upload_id": str(row.upload_id), "workspace_id": str(row.workspace_id)}

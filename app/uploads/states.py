@@ -28,6 +28,9 @@ UPLOAD = Machine(
 ACTIVE = ("processing", "staging_complete", "promoting")
 """States that count against the limit of concurrent uploads of a workspace (D6.6 §5.3)."""
 
+OPEN = ("pending", *ACTIVE)
+"""States of uploads on their way."""
+
 OWNED = ("processing", "promoting")
 """States in which a worker holds the upload under a lease."""
 

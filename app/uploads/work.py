@@ -7,7 +7,7 @@ from collections.abc import Callable
 from app.adapters import logs, metrics, retries, tracing
 from app.adapters.database import Connection
 from app.kernel import errors, retry
-from app.uploads import claims_store, leases, store
+from app.uploads import claims_store, ended, leases, store
 from app.uploads.claims import Claim
 from app.uploads.codes import FILE_CODES
 from app.uploads.leases import Lease
@@ -54,11 +54,12 @@ def run_next(services: Services, stage: str, step: Step) -> bool:
 
 def _work_on(services: Services, stage: str, claim: Claim, step: Step) -> None:
     began = services.clock.monotonic()
-    log.info("upload_claimed", stage=stage, upload_id=str(claim.upload_id), attempt=claim.attempts)
     with (
+        logs.bound(upload_id=str(claim.upload_id), workspace_id=str(claim.workspace_id)),
         tracing.span(TASKS[stage], {"upload_id": str(claim.upload_id)}, parent=claim.traceparent),
         leases.held(services.db, claim, lease_seconds=services.settings.lease_seconds) as lease,
     ):
+        log.info("upload_claimed", stage=stage, attempt=claim.attempts)
         _run(services, claim, lease, step)
     metrics.stage_seconds.labels(stage).observe(services.clock.monotonic() - began)
 
@@ -88,11 +89,11 @@ def _run(services: Services, claim: Claim, lease: Lease, step: Step) -> None:
         _release(services, claim, why="the worker was asked to stop")
     except errors.Conflict as error:
         # Another worker has it: whatever this one wrote since was refused.
-        log.warning("work_abandoned", upload_id=str(claim.upload_id), reason=error.sentence)
+        log.warning("work_abandoned", reason=error.sentence)
     except errors.HeadworksError as error:
         _settle(services, claim, error)
     except Exception as error:
-        log.exception("work_failed", upload_id=str(claim.upload_id))
+        log.exception("work_failed")
         _settle(services, claim, errors.Fatal("Something unexpected went wrong; it is in the log."))
         raise error
 
@@ -110,14 +111,14 @@ def _settle(services: Services, claim: Claim, error: errors.HeadworksError) -> N
 
 
 def _give_up(services: Services, claim: Claim, error: errors.HeadworksError) -> None:
-    log.warning("upload_failed", upload_id=str(claim.upload_id), code=error.code)
+    log.warning("upload_failed", code=error.code)
     try:
         retries.call(lambda: _fail(services, claim, error), services.clock)
     except errors.Conflict:
-        log.warning("work_abandoned", upload_id=str(claim.upload_id))
+        log.warning("work_abandoned")
     except errors.Transient:
         # The database itself is away: the lease runs out, and the sweep finds the upload.
-        log.warning("failure_not_recorded", upload_id=str(claim.upload_id), code=error.code)
+        log.warning("failure_not_recorded", code=error.code)
 
 
 def _fail(services: Services, claim: Claim, error: errors.HeadworksError) -> None:
@@ -131,11 +132,12 @@ def _fail(services: Services, claim: Claim, error: errors.HeadworksError) -> Non
             sentence=error.sentence,
             report=getattr(error, "report", None),
         )
-    metrics.uploads_finished.labels("failed").inc()
+    ended.count(services.clock, "failed", created_at=claim.created_at, code=error.code)
 
 
 def _defer(services: Services, claim: Claim, *, why: str, delay_seconds: float) -> None:
-    log.info("upload_deferred", upload_id=str(claim.upload_id), reason=why, seconds=delay_seconds)
+    log.info("upload_deferred", reason=why, seconds=delay_seconds)
+    metrics.uploads_deferred.labels(why).inc()
     _hand_back(
         services,
         claim,
@@ -144,7 +146,7 @@ def _defer(services: Services, claim: Claim, *, why: str, delay_seconds: float) 
 
 
 def _release(services: Services, claim: Claim, *, why: str) -> None:
-    log.info("upload_released", upload_id=str(claim.upload_id), reason=why)
+    log.info("upload_released", reason=why)
     _hand_back(services, claim, lambda conn: claims_store.release_upload(conn, claim, why=why))
 
 
@@ -154,7 +156,7 @@ def _hand_back(services: Services, claim: Claim, give: Callable[[Connection], No
             give(conn)
     except (errors.Conflict, errors.Transient) as error:
         # The lease runs out instead, and the sweep finds the upload.
-        log.warning("release_failed", upload_id=str(claim.upload_id), code=error.code)
+        log.warning("release_failed", code=error.code)
 
 
 def wake_others(services: Services) -> None:

@@ -112,11 +112,11 @@ SET owner_id = NULL, lease_expires_at = NULL, claim_epoch = u.claim_epoch + 1,
     updated_at = clock_timestamp()
 FROM expired e
 WHERE u.id = e.id
-RETURNING u.id AS upload_id, u.workspace_id, u.status, u.claim_epoch, u.attempts, e.owner_id AS lost_owner;
+RETURNING u.id AS upload_id, u.workspace_id, u.status, u.claim_epoch, u.attempts, u.created_at, e.owner_id AS lost_owner;
 
 -- name: abandoned_intakes
 -- Uploads whose file was never stored, long after they were created.
-SELECT id AS upload_id, workspace_id, claim_epoch FROM data_uploads
+SELECT id AS upload_id, workspace_id, claim_epoch, created_at FROM data_uploads
 WHERE status = 'pending' AND file_url IS NULL
   AND created_at < clock_timestamp() - make_interval(secs => :after_seconds)
 LIMIT 100;

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from app.access import statuses
-from app.adapters import logs, metrics
+from app.adapters import exposition, logs, metrics
 from app.kernel import errors
 from app.kernel.clock import Clock
 from app.refdata import states
@@ -369,7 +369,8 @@ class Reads:
 
     def _metrics(self) -> Reply:
         self.tick()
-        content, kind = metrics.exposition()
+        ready = not self.is_draining and self._shelf.pulse.is_ready
+        content, kind = exposition.text([metrics.refdata_pod_ready.of(float(ready))])
         return Reply(
             200, Fields(200, ((b"content-type", kind.encode()), (b"cache-control", b"no-store"))), content
         )

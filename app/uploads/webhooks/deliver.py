@@ -6,6 +6,7 @@ last. So a slow receiver holds up its own deliveries alone, as long as there are
 
 from __future__ import annotations
 
+import contextvars
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -46,7 +47,8 @@ def run(services: Services, wire: Wire | None = None) -> int:
     with leases.at_work(), ThreadPoolExecutor(LINES, thread_name_prefix="webhook") as lines:
         while not leases.is_stopping() and services.clock.monotonic() < ends_at:
             if len(busy) < LINES and (claim := _claim(services)):
-                busy.add(lines.submit(_deliver, services, claim, wire))
+                # In a copy of the context: its log lines are the task's, too.
+                busy.add(lines.submit(contextvars.copy_context().run, _deliver, services, claim, wire))
                 begun += 1
             elif not busy:
                 return begun
@@ -72,6 +74,11 @@ def _claim(services: Services) -> Claim | None:
 
 def _deliver(services: Services, claim: Claim, wire: Wire) -> None:
     """One try of the delivery that is due longest; what goes wrong is in the log, and the lease runs out."""
+    with logs.bound(workspace_id=str(claim.workspace_id)):
+        _deliver_logged(services, claim, wire)
+
+
+def _deliver_logged(services: Services, claim: Claim, wire: Wire) -> None:
     try:
         message = retries.call(lambda: _begin(services, claim), services.clock)
         if message is None:

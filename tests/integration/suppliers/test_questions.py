@@ -118,6 +118,26 @@ def test_a_state_is_too_old_when_its_config_says_so(
     assert metrics.supplier_state_too_old.labels("acme")._value.get() == too_old
 
 
+@pytest.mark.parametrize(("lists", "refused"), [([A], 0), ([A, b"no list"], 1), ([b"no list", A], 0)])
+def test_the_metrics_know_whose_last_list_was_refused(
+    lists: list[bytes], refused: int, mine: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gauge = metrics.supplier_last_list_refused.labels("acme")
+    for content in lists:
+        mine.put(content)
+        later(mine, seconds=90)
+        watch.observed(mine.services, "acme")
+    assert gauge._value.get() == refused
+    # a process that has seen none of its runs asks once
+    monkeypatch.setattr(watch, "_told", set())
+    gauge.set(7)
+    watch.measure(mine.services)
+    assert gauge._value.get() == refused
+    gauge.set(7)
+    watch.measure(mine.services)
+    assert gauge._value.get() == 7
+
+
 # -- what goes
 
 
