@@ -241,14 +241,18 @@ WHERE status = 'running' AND expires_at < clock_timestamp()
 RETURNING run_id, job_id;
 
 -- name: begin_run!
--- The job is this run's; no row when another run of it is at work.
+-- The job is this run's; no row when another run of it is at work, or the net has had one: who saw none may
+-- have looked before that one began, and come here after its end.
 INSERT INTO apl.etl_run (
     run_id, net_id, env, job_id, job_start_at, apply_version, only_targets, target_limit, from_raw,
     owner_id, expires_at
-) VALUES (
+)
+SELECT
     :run_id, :net_id, :env, :job_id, :job_start_at, :apply_version, :only_targets, :target_limit, :from_raw,
     :owner_id,
     clock_timestamp() + make_interval(secs => :lease_seconds)
+WHERE NOT EXISTS (
+    SELECT FROM apl.etl_run o WHERE o.net_id = CAST(:net_id AS uuid) AND o.job_id = :job_id
 )
 ON CONFLICT (env, job_id) WHERE status = 'running' DO NOTHING;
 

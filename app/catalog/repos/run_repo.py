@@ -43,7 +43,7 @@ class RunRepo:
         self, ctx: JobContext, *, apply_version: int | None, net_id: UUID | None, from_raw: bool,
         owner_id: str, lease_seconds: float,
     ) -> bool:  # fmt: skip
-        """Whether the job is this run's now; it is not where another run of it is at work."""
+        """Whether the job is this run's now; it is not where another is at work, or its net has had one."""
         return bool(
             _sql.begin_run(
                 self._conn, run_id=ctx.run_id, net_id=net_id, env=ctx.env, job_id=ctx.job_id,

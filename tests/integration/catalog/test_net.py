@@ -141,6 +141,18 @@ def test_two_who_work_on_one_net_do_each_job_once(day: World) -> None:
     assert nets(day) == [("success", 7)]
 
 
+def test_who_looked_before_a_job_began_and_comes_after_its_end_does_not_do_it_again(
+    day: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net.begin(day.services, job_start_at=START)
+    seen = net._at_work(day.services)
+    done = net.run_next(day.services, only=ORDER[0])
+    assert done is not None and done.status == "success"
+    monkeypatch.setattr(net, "_at_work", lambda _: seen)
+    assert net.run_next(day.services, only=ORDER[0]) is None
+    assert nets(day) == [("running", 1)]
+
+
 def test_a_job_without_targets_does_not_hold_up_the_net(world: World) -> None:
     net.begin(world.services, job_start_at=START)
     assert [outcome.exit_code for outcome in net.run(world.services)] == [3, 3, 3, 3, 0, 0, 0]
