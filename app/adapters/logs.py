@@ -9,6 +9,8 @@ from typing import Any
 
 import structlog
 
+from app.adapters import redaction
+
 # Whatever a field of such a name holds is never written.
 SECRET_FIELDS = ("password", "secret", "token", "api_key", "authorization", "dsn", "url")
 
@@ -21,7 +23,7 @@ def configure(process: str, level: str = "INFO") -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             redact,
-            structlog.processors.format_exc_info,
+            redaction.Redactor().event,
             structlog.processors.JSONRenderer(ensure_ascii=False, default=str),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level)),
