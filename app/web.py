@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +13,7 @@ import werkzeug.middleware.proxy_fix
 
 from app.access import limits, measured, problems, statuses, traces
 from app.access import views as access
-from app.adapters import exposition, logs, migrations, tracing
+from app.adapters import exposition, logs, migrations, redaction, tracing
 from app.adapters.settings import Settings
 from app.kernel import errors
 from app.observe import parts
@@ -61,6 +62,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     """The application of one instance; settings come from the environment unless given."""
     logs.configure("web")
     tracing.configure("web")
+    redaction.guard(logging.getLogger("gunicorn.error"), logging.getLogger("gunicorn.access"))
     settings = settings or Settings.from_env()
     migrations.check(settings.database_url)
     app = flask.Flask(__name__)
@@ -69,6 +71,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     found = app.extensions["services"] = services.connect(settings, name="headworks web")
     app.extensions["suppliers"] = suppliers_services.connect(settings, found.db)
     measured.install(app, found.clock)
+    app.before_request(_read_address)
     door = access.Door(settings, found.db, found.clock)
     traces.install(app, quiet_endpoints=("healthz", "readyz", "metrics_text"))
     access.install(
@@ -115,6 +118,16 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
             app.wsgi_app, x_for=trusted, x_proto=trusted, x_host=0
         )
     return app
+
+
+def _read_address() -> None:
+    """The query can be read as text, which the framework takes for granted; else BadRequest."""
+    try:
+        flask.request.query_string.decode()
+    except UnicodeDecodeError:
+        raise werkzeug.exceptions.BadRequest(
+            "The query of the address is no UTF-8: percent-encode it."
+        ) from None
 
 
 def healthz() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -11,6 +12,8 @@ from typing import Any
 
 import celery
 from celery.signals import (
+    after_setup_logger,
+    after_setup_task_logger,
     celeryd_init,
     task_postrun,
     task_prerun,
@@ -22,7 +25,7 @@ from celery.signals import (
 from celery.worker import state
 from opentelemetry.trace import SpanKind
 
-from app.adapters import alive, broker, database, dispatch, exposition, logs, tracing
+from app.adapters import alive, broker, database, dispatch, exposition, logs, redaction, tracing
 from app.adapters.settings import Settings
 from app.catalog import services as catalog_services
 from app.kernel import errors
@@ -78,6 +81,12 @@ def _check_broker(sender: str, **_: Any) -> None:
         broker.check(settings.broker_url)
     except broker.UnsafeBroker as error:
         sys.exit(error.sentence)
+
+
+@after_setup_logger.connect
+@after_setup_task_logger.connect
+def _guard_log(logger: logging.Logger, **_: Any) -> None:
+    redaction.guard(logger)
 
 
 @worker_process_init.connect

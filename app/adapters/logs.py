@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 from opentelemetry import trace
 
+from app.adapters import redaction
 from app.adapters.settings import ENVIRON
 
 FIELDS = {
@@ -46,7 +47,7 @@ def configure(process: str, level: str | None = None) -> None:
             add_trace,
             complete,
             redact,
-            structlog.processors.format_exc_info,
+            redaction.Redactor().event,
             structlog.dev.ConsoleRenderer(colors=False)
             if as_text
             else structlog.processors.JSONRenderer(ensure_ascii=False, default=str),

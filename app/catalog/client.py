@@ -223,7 +223,7 @@ def _answer(status: int, body: bytes, headers: Mapping[str, str]) -> Mapping[str
 def _object(body: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(body, parse_float=Decimal, parse_constant=_no_number)
-    except (ValueError, RecursionError):
+    except (ValueError, ArithmeticError, RecursionError):  # an exponent can be too long to be one
         return None
     return found if isinstance(found, dict) else None
 

@@ -37,6 +37,13 @@ def normalize(entity: str, raw: Mapping[str, Any]) -> dict[str, Any]:
     member: a field that is missing and one without a value are the same. TargetFailure `unstorable` or
     `contract` where a value cannot be taken.
     """
+    try:
+        return _normalized(entity, raw)
+    except RecursionError:
+        raise TargetFailure("contract", excerpt="it is nested too deeply") from None
+
+
+def _normalized(entity: str, raw: Mapping[str, Any]) -> dict[str, Any]:
     rules = RULES[entity]
     raw = {name: value for name, value in raw.items() if name != IN_ORDER}
     found = _mapping(raw, rules)
@@ -79,11 +86,13 @@ def compute_field_hashes(normalized: Mapping[str, Any]) -> dict[str, str]:
 
 
 def stable_json(value: Any) -> bytes:
-    """The one spelling of a JSON value; TargetFailure `unstorable` where half a character is in it."""
+    """The one spelling of a JSON value; TargetFailure for half a character in it, or nesting without end."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
     except UnicodeEncodeError:
         raise TargetFailure("unstorable", excerpt="a text with half a character in it") from None
+    except RecursionError:
+        raise TargetFailure("contract", excerpt="it is nested too deeply") from None
 
 
 def _mapping(raw: Mapping[str, Any], rules: Rules) -> dict[str, Any]:

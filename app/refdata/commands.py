@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
@@ -15,6 +16,7 @@ import msgspec
 import orjson
 
 from app.kernel import errors
+from app.kernel.canonical import plain_decimal
 from app.refdata.tenant_rules import TENANT_ID
 
 MOST_BYTES = 5 << 20
@@ -31,6 +33,8 @@ DICTIONARY = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 _NUL = re.compile(rb"\\u0000")
 _EXPONENT = re.compile(rb"[eE][+-]?[0-9]{4}")
+_LONG_NUMBER = re.compile(rb"[0-9.]{16}|[0-9][eE][+-]?[0-9]{3}")
+"""Where two numbers may be one double, or where a text looks so."""
 
 
 class Malformed(errors.Refused):
@@ -313,8 +317,20 @@ def _moment(text: str) -> datetime:
 
 
 def _spelt_one_way(payload: bytes) -> bytes:
+    if _LONG_NUMBER.search(payload):
+        return _exact(json.loads(payload, parse_int=Decimal, parse_float=Decimal)).encode()
     try:
         found: Any = orjson.loads(payload) if payload else None
     except orjson.JSONDecodeError:  # a number that is beyond orjson, and not beyond JSON
         return payload
     return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
+
+
+def _exact(value: Any) -> str:
+    """The one spelling of a payload whose numbers are more than a double can tell apart."""
+    if isinstance(value, dict):
+        members = (f"{json.dumps(key)}:{_exact(one)}" for key, one in sorted(value.items()))
+        return "{" + ",".join(members) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_exact, value)) + "]"
+    return plain_decimal(value) if isinstance(value, Decimal) else json.dumps(value)

@@ -230,7 +230,7 @@ class Stock(NamedTuple):
 EMPTY_STOCK, UNPARSABLE_STOCK = Fault("QTY_EMPTY"), Fault("QTY_UNPARSABLE")
 NEGATIVE_STOCK, BROKEN_STOCK = Fault("QTY_NEGATIVE"), Fault("QTY_NOT_INTEGER")
 TOO_LARGE_STOCK = Fault("QTY_TOO_LARGE")
-_AT_LEAST = re.compile(r"(?:>=?|≥|больше|более|свыше|от)\s*(?P<after>.+)|(?P<before>.+?)\s*\+")
+_AT_LEAST = re.compile(r"(?:>=?|≥|больше|более|свыше|от)\s*+(?P<after>.+)|(?P<before>.+?)(?<!\s)\s*+\+")
 
 
 class Quantity:

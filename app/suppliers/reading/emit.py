@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
@@ -70,8 +71,11 @@ def emit(source: Source, config: Config, *, into: Path, run_id: str) -> Told:
         (into / "facts.ndjson").open("wb", 1 << 20) as facts,
         (into / "bad.ndjson").open("wb") as bad,
         (into / "diag" / "skipped.ndjson").open("wb") as skipped,
+        contextlib.ExitStack() as at_the_end,
     ):
-        sums = Sums(into) if config.duplicates == "sum" else None
+        sums = (
+            at_the_end.enter_context(contextlib.closing(Sums(into))) if config.duplicates == "sum" else None
+        )
         emitter = _Emitter(config, run_id, told, facts=facts, bad=bad, skipped=skipped, sums=sums)
         for sheet, chosen in _chosen(source, config, told):
             told.sheets.append(sheet.name[:NAME_CHARACTERS])

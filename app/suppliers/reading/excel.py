@@ -6,9 +6,8 @@ what a sheet says of its own size, and is ten times slower.
 
 from __future__ import annotations
 
+import contextlib
 import re
-import struct
-import zipfile
 from collections.abc import Iterator
 from datetime import date, datetime, time
 from pathlib import Path
@@ -17,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import python_calamine
 import xlrd
 
+from app.suppliers.failures import SupplierFailure
 from app.suppliers.reading.binary_parts import BinaryParts
 from app.suppliers.reading.cells import CELL_ERROR, LONG_NUMBER, Truth
+from app.suppliers.reading.formats import unpacking
 from app.suppliers.reading.limits import Limits
 from app.suppliers.reading.sheets import Merge, Row, Sheet, Source, refused
 from app.suppliers.reading.workbook_parts import Found, Parts
@@ -34,15 +35,12 @@ class Calamine(Source):
 
     def __init__(self, path: Path, format: str, limits: Limits) -> None:
         self.format = format
-        self._file = path.open("rb")
-        try:
+        with contextlib.ExitStack() as unless_read, _calamine(format):
+            self._file = unless_read.enter_context(path.open("rb"))
             self._parts = Parts(path, limits) if format == "xlsx" else BinaryParts(path, limits)
             # By its content: given a path, calamine believes the name.
             self._book = python_calamine.CalamineWorkbook.from_filelike(self._file)
-        except python_calamine.PasswordError:
-            raise refused("FILE_ENCRYPTED") from None
-        except (python_calamine.CalamineError, zipfile.BadZipFile, OSError, ValueError) as error:
-            raise refused("FILE_CORRUPT", format=format, problem=type(error).__name__) from None
+            unless_read.pop_all()
         self._open: tuple[str, Any, Found] | None = None  # the sheet that is read now
         self._coded: set[int] = set()
 
@@ -62,15 +60,17 @@ class Calamine(Source):
     def _sheet(self, sheet: Sheet) -> tuple[Any, Found]:
         if self._open is None or self._open[0] != sheet.name:
             self._open = None
-            try:
+            with _calamine(self.format):
                 found = self._parts.scan(sheet.name)
                 self._open = sheet.name, self._book.get_sheet_by_name(sheet.name), found
-            except (python_calamine.CalamineError, zipfile.BadZipFile, OSError, EOFError) as error:
-                raise refused("FILE_CORRUPT", format=self.format, problem=type(error).__name__) from None
             self._coded = set()
         return self._open[1], self._open[2]
 
     def rows(self, sheet: Sheet) -> Iterator[Row]:
+        with _calamine(self.format):
+            yield from self._rows(sheet)
+
+    def _rows(self, sheet: Sheet) -> Iterator[Row]:
         opened, found = self._sheet(sheet)
         if opened.start is None:
             return
@@ -91,11 +91,30 @@ class Calamine(Source):
 
     def merges(self, sheet: Sheet) -> list[Merge]:
         opened, _ = self._sheet(sheet)
-        ranges = opened.merged_cell_ranges or []
+        with _calamine(self.format):
+            ranges = opened.merged_cell_ranges or []
         return [(top + 1, bottom + 1, left, right) for (top, left), (bottom, right) in ranges]
 
     def keep_zeros(self, sheet: Sheet, columns: set[int]) -> None:
         self._coded = columns if self._sheet(sheet)[1].zeros else set()
+
+
+@contextlib.contextmanager
+def _calamine(format: str) -> Iterator[None]:
+    """What is wrong with a workbook is a refusal; so is a panic, the end of all it knows of forged ones."""
+    try:
+        with unpacking(format):
+            yield
+    except python_calamine.PasswordError:
+        raise refused("FILE_ENCRYPTED") from None
+    except python_calamine.CalamineError as error:
+        raise refused("FILE_CORRUPT", format=format, problem=type(error).__name__) from None
+    except BaseException as error:
+        if (
+            type(error).__name__ != "PanicException"
+        ):  # it has no other name, and no parent but the root of all
+            raise
+        raise refused("FILE_CORRUPT", format=format, problem="panic") from None
 
 
 _TRUTHS = {True: Truth.TRUE, False: Truth.FALSE}
@@ -129,14 +148,9 @@ class Xls(Source):
 
     def __init__(self, path: Path, settings: Input) -> None:
         self.encoding: str | None = None
-        try:
+        with _xlrd():
             self._book = self._opened(path, settings.encoding)
-        except xlrd.XLRDError as error:
-            code = "FILE_ENCRYPTED" if "encrypt" in str(error).lower() else "FILE_CORRUPT"
-            raise refused(code, format="xls") from None
-        except _BROKEN as error:
-            raise refused("FILE_CORRUPT", format="xls", problem=type(error).__name__) from None
-        self._formats = {key: found.format_str for key, found in self._book.format_map.items()}
+            self._formats = {key: found.format_str for key, found in self._book.format_map.items()}
         self._coded: set[int] = set()
 
     def _opened(self, path: Path, encoding: str) -> Any:
@@ -151,6 +165,10 @@ class Xls(Source):
         return [Sheet(one.name, visible=one.visibility == 0) for one in self._book.sheets()]
 
     def rows(self, sheet: Sheet) -> Iterator[Row]:
+        with _xlrd():
+            yield from self._rows(sheet)
+
+    def _rows(self, sheet: Sheet) -> Iterator[Row]:
         opened = self._book.sheet_by_name(sheet.name)
         for index in range(opened.nrows):
             cells = opened.row_values(index)
@@ -192,11 +210,18 @@ class Xls(Source):
         self._coded = columns
 
 
-# What xlrd raises at files that are cut off or forged.
-_BROKEN = (
-    xlrd.compdoc.CompDocError, struct.error, AssertionError, IndexError, KeyError, ValueError, TypeError,
-    AttributeError, EOFError, OSError, UnicodeError, OverflowError,
-)  # fmt: skip
+@contextlib.contextmanager
+def _xlrd() -> Iterator[None]:
+    """Whatever xlrd raises is a refusal: it believes its files, and stumbles in any way over a forged one."""
+    try:
+        yield
+    except xlrd.XLRDError as error:
+        code = "FILE_ENCRYPTED" if "encrypt" in str(error).lower() else "FILE_CORRUPT"
+        raise refused(code, format="xls") from None
+    except (MemoryError, SupplierFailure):
+        raise
+    except Exception as error:
+        raise refused("FILE_CORRUPT", format="xls", problem=type(error).__name__) from None
 
 
 def _open_xls(path: Path, encoding: str | None) -> Any:

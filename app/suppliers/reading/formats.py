@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
+import lzma
 import re
 import shutil
+import struct
 import zipfile
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from app.kernel import errors
 from app.suppliers.reading.limits import Limits
 from app.suppliers.reading.sheets import refused
 
@@ -77,12 +83,26 @@ def _format(path: Path, limits: Limits) -> str:
 # -- archives
 
 
-def _of_zip(path: Path, limits: Limits) -> str:
+_DAMAGED = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError,
+    NotImplementedError, RuntimeError,
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def unpacking(format: str) -> Iterator[None]:
+    """What an archive raises that is damaged, forged or locked is FILE_CORRUPT; a full disk stays one."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        raise refused("FILE_CORRUPT", format="zip") from None
+        yield
+    except _DAMAGED as error:
+        if isinstance(error, OSError) and errors.is_disk_full(error):
+            raise
+        raise refused("FILE_CORRUPT", format=format, problem=type(error).__name__) from None
+
+
+def _of_zip(path: Path, limits: Limits) -> str:
+    with unpacking("zip"), zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
     _check_size(path, entries, limits)
     names = {entry.filename.replace("\\", "/").lower() for entry in entries}
     if "xl/workbook.bin" in names:
@@ -108,7 +128,7 @@ def _check_size(path: Path, entries: list[zipfile.ZipInfo], limits: Limits) -> N
 
 def _only_table(path: Path, pattern: str | None, *, limits: Limits, room: Path) -> Path:
     """The one table of the archive, unpacked into the room under a name of ours."""
-    with zipfile.ZipFile(path) as archive:
+    with unpacking("zip"), zipfile.ZipFile(path) as archive:
         tables = [entry for entry in archive.infolist() if _may_be_table(entry, pattern)]
         if len(tables) != 1:
             raise refused("ZIP_MEMBERS", tables=len(tables))
@@ -118,11 +138,8 @@ def _only_table(path: Path, pattern: str | None, *, limits: Limits, room: Path) 
         if name.startswith("/") or ".." in PurePosixPath(name).parts:
             raise refused("ZIP_UNSAFE_NAME")
         target = room / "member"
-        try:
-            with archive.open(tables[0]) as source, target.open("wb") as unpacked:
-                shutil.copyfileobj(source, unpacked, 1 << 20)
-        except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, RuntimeError):
-            raise refused("FILE_CORRUPT", format="zip") from None
+        with archive.open(tables[0]) as source, target.open("wb") as unpacked:
+            shutil.copyfileobj(source, unpacked, 1 << 20)
     if target.stat().st_size > limits.unpacked_bytes:
         raise refused("FILE_TOO_LARGE", unpacked_bytes=target.stat().st_size)
     return target
@@ -130,7 +147,12 @@ def _only_table(path: Path, pattern: str | None, *, limits: Limits, room: Path) 
 
 def _may_be_table(entry: zipfile.ZipInfo, pattern: str | None) -> bool:
     name = PurePosixPath(entry.filename.replace("\\", "/"))
-    if entry.is_dir() or "__MACOSX" in name.parts or name.name.startswith((".", "~$")):
+    if (
+        not name.name
+        or entry.filename.endswith("/")
+        or "__MACOSX" in name.parts
+        or name.name.startswith((".", "~$"))
+    ):
         return False
     if pattern is not None:
         return fnmatchcase(name.name.lower(), pattern.lower())

@@ -97,6 +97,7 @@ class _Page(HTMLParser):
 
 def _span(text: str | None) -> int:
     """How many further cells it covers; browsers take no more than so many either."""
-    if text is None or not (text.isascii() and text.strip().isdigit()):
+    text = (text or "").strip()
+    if not (text.isascii() and text.isdigit()):
         return 0
     return min(int(text[:7]), LAST_ROW, 1000) - 1 if int(text[:7]) else 0

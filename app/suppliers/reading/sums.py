@@ -51,6 +51,9 @@ class Sums:
                 for _, number, one in held:
                     facts.append(number, *one)
                 yield category, facts
+
+    def close(self) -> None:
+        """The file is gone."""
         self._file.close()
 
     def _summed(self) -> Iterator[tuple[str, int, Fact]]:

@@ -182,10 +182,11 @@ class Json(Source):
         try:
             text = path.read_bytes().decode(self.encoding or "utf-8")
             found = json.loads(text, parse_int=str, parse_float=_float, parse_constant=_refused)
+            # Half a character, as programs leave it that cut texts by length, is one that cannot be shown.
+            found = _mended(found) if _HALF.search(text) else found
         except (ValueError, RecursionError) as error:
             raise refused("FILE_CORRUPT", format="json", problem=type(error).__name__) from None
-        # Half a character, as programs leave it that cut texts by length, is one that cannot be shown.
-        self._tables = self._tables_of(_mended(found) if _HALF.search(text) else found)
+        self._tables = self._tables_of(found)
 
     @staticmethod
     def _tables_of(found: Any) -> dict[str, list[Any]]:
@@ -231,4 +232,9 @@ def _mended(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, bool):
         return Truth.TRUE if value else Truth.FALSE
-    return value if value is None or isinstance(value, str | float) else json.dumps(value)
+    if value is None or isinstance(value, str | float):
+        return value
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        raise refused("FILE_CORRUPT", format="json", problem="RecursionError") from None

@@ -26,10 +26,11 @@ _FAR_COLUMN = re.compile(rb'r="([A-Z]{2,3})\d')
 _ROW = re.compile(rb'row [^>]*?\br="(\d+)"')
 _ODD_TYPE = re.compile(rb't="([be])"')
 # A cell with something in it, from its opening to its end; `<c/>` has nothing and ends by itself.
-_CELL = re.compile(rb"<(?:\w+:)?c(?=[\s>])([^>]*)(?<!/)>((?:(?!</(?:\w+:)?c>).)*?)</(?:\w+:)?c>", re.DOTALL)
+# It cannot hold the beginning of another: else cells that nothing closes would be looked through without end.
+_CELL = re.compile(rb"<(?:\w+:)?c(?=[\s>])([^<>]*)(?<!/)>((?:[^<]++|<(?!/?(?:\w+:)?c[\s>]))*+)</(?:\w+:)?c>")
 _REFERENCE = re.compile(rb'\br="([A-Z]{1,3})(\d{1,7})"')
 _TYPE = re.compile(rb'\bt="(\w+)"')
-_VALUE = re.compile(rb"<(?:\w+:)?v(?:\s[^>]*)?>[^<]")
+_VALUE = re.compile(rb"<(?:\w+:)?v(?:\s[^<>]*)?>[^<]")
 
 
 @dataclass(slots=True)
@@ -135,7 +136,7 @@ class Parts:
             return None
         styles = b"|".join(str(style).encode() for style in self._masks)
         return re.compile(
-            rb'<(?:\w+:)?c\s(?=[^>]*\bs="(' + styles + rb')")(?=[^>]*\br="([A-Z]{1,3})(\d{1,7})")'
+            rb'<(?:\w+:)?c\s(?=[^<>]*\bs="(' + styles + rb')")(?=[^<>]*\br="([A-Z]{1,3})(\d{1,7})")'
         )
 
     def _chunks(self, part: str) -> Iterator[bytes]:

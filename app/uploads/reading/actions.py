@@ -19,7 +19,7 @@ def purchases(cell: str, _mark: str) -> Decimal | Problem | None:
         return None
     try:
         actions = json.loads(cell)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Problem("invalid_number", cell[:200])
     values = _values(actions if isinstance(actions, list) else [])
     found = next((values[family] for family in PURCHASES if family in values), None)

@@ -60,14 +60,23 @@ class Header:
 _SPACES = re.compile(r"\s+")
 _INVISIBLE = dict.fromkeys(map(ord, "\ufeff\u200b\u200c\u200d\u2060\u200e\u200f"))
 _QUOTES = str.maketrans("’‘ʼ´`", "'''''")
-_PARENTHESES = re.compile(r"\s*([()])\s*")
-_WINDOW = re.compile(r"\s*\[([^\]]*)\]$")
-_CURRENCY = re.compile(r"\s*\(([A-Z]{3})\)$")
+# Of names in which any white space is one blank.
+_PARENTHESES = re.compile(r" ?([()]) ?")
+_WINDOW = re.compile(r" ?\[([^\[\]]*)\]$")
+_CURRENCY = re.compile(r" ?\(([A-Z]{3})\)$")
+
+
+LONGEST_NAME = 1000
+"""Characters of a column name that are looked at: a longer one is known nowhere, and would fill memory."""
+
+
+def header(text: str) -> Header:
+    """A column name taken apart: `Amount spent (USD)` is `amount spent` in USD."""
+    return _header(text[:LONGEST_NAME])
 
 
 @lru_cache(maxsize=4096)  # reports of one kind have the same columns
-def header(text: str) -> Header:
-    """A column name taken apart: `Amount spent (USD)` is `amount spent` in USD."""
+def _header(text: str) -> Header:
     value = unicodedata.normalize("NFKC", text.translate(_QUOTES)).translate(_INVISIBLE)
     value = _SPACES.sub(" ", value.translate(_QUOTES)).strip()
     window = currency = None

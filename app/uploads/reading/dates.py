@@ -31,7 +31,11 @@ MONTHS = {
     word: number for number, line in enumerate(_MONTHS.strip().splitlines(), start=1) for word in line.split()
 }
 
-_TIME = r"(?:[T ,]+\d{1,2}:\d{2}(?::\d{2})?(?:\.\d+)?\s*(?:[AaPp]\.?[Mm]\.?)?\s*(?:Z|UTC|[+-]\d{2}:?\d{2})?)?"
+# A time begins where its blanks begin, and these give nothing back: a cell of blanks is looked at once.
+_TIME = (
+    r"(?:(?<![T ,])[T ,]++\d{1,2}:\d{2}(?::\d{2})?(?:\.\d++)?\s*+(?:[AaPp]\.?[Mm]\.?)?\s*+"
+    r"(?:Z|UTC|[+-]\d{2}:?\d{2})?)?"
+)
 _YEAR_FIRST = re.compile(
     rf"^(\d{{4}})\s*[-/.年년]\s*(\d{{1,2}})\s*[-/.月월]\s*(\d{{1,2}})\s*[日일.]?{_TIME}$"
 )
@@ -45,7 +49,7 @@ _FILLERS = frozenset(
     de del of den der the г год года monday tuesday wednesday thursday friday saturday sunday
     """.split()
 )
-_RANGE = re.compile(r"^(.+?)\s+(?:-|–|—|~|〜|to|bis|a|à|至)\s+(.+)$|^(.+?)\s*[~〜]\s*(.+)$")
+_RANGE = re.compile(r"^(.+?)(?<!\s)\s++(?:-|–|—|~|〜|to|bis|a|à|至)\s++(.+)$|^(.+?)(?<!\s)\s*+[~〜]\s*+(.+)$")
 
 
 @dataclass(slots=True)
@@ -133,7 +137,7 @@ def _with_month_name(value: str) -> date | None:
     value = re.sub(rf"{_TIME}$", "", value)
     words = [word for word in _WORDS.findall(value.casefold()) if word not in _FILLERS]
     months = [MONTHS[word] for word in words if word in MONTHS]
-    numbers = [word for word in words if word.isdigit()]
+    numbers = [word for word in words if word.isdecimal()]  # ፩ is a digit, and no figure of a decimal number
     if len(words) != 3 or len(months) != 1 or len(numbers) != 2:
         return None
     years = [int(number) for number in numbers if len(number) == 4]

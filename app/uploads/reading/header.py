@@ -12,6 +12,8 @@ from app.uploads.reading.aliases import Alias
 
 DELIMITERS = (",", ";", "\t", "|")
 SEARCHED_RECORDS = 20
+MOST_COLUMNS = 16_384
+"""As many as a spreadsheet has: a record of more cells is no header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def _find_with(platform: str, lines: list[str], delimiter: str) -> Found | None:
     for number, record in enumerate(_bounded(reader)):
         if any(record):
             seen += 1
-            columns = name_columns(platform, record)
+            columns = name_columns(platform, record) if len(record) <= MOST_COLUMNS else ()
             if is_header(platform, columns):
                 return Found(delimiter, begin + 1, number, columns, tuple(preamble))
             preamble.append(delimiter.join(record).strip()[:300])

@@ -16,6 +16,9 @@ VALUE_CHARACTERS = 1 << 20
 
 CHUNK_CHARACTERS = 1 << 16
 
+DEEPEST = 200
+"""Levels of nesting in one value: no platform has ten, and what goes through a value goes in as deep."""
+
 CONTAINERS = ("", "data", "item")
 """Objects that may hold the rows, in dots; `item` is an element of a top-level array."""
 
@@ -39,9 +42,11 @@ class Found:
 def decode(text: str) -> Any:
     """One JSON value, its numbers as texts; JsonError when it is none."""
     try:
-        return _DECODER.decode(text)
+        found = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise JsonError(_reason(error)) from None
+    _check_depth(found, text)
+    return found
 
 
 def walk(source: TextIO) -> Iterator[Found]:
@@ -104,9 +109,25 @@ def _no_constant(name: str) -> None:
 _DECODER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=_no_constant)
 
 
+_TOO_DEEP = "it is nested too deeply"
+
+
+def _check_depth(value: Any, text: str) -> None:
+    """JsonError when the value, which stands in this text, is nested deeper than it may be."""
+    if text.count("[") + text.count("{") <= DEEPEST:
+        return
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        inner = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for some in inner for one in some if isinstance(one, dict | list)]
+        if not level:
+            return
+    raise JsonError(_TOO_DEEP)
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
-        return "it is nested too deeply"
+        return _TOO_DEEP
     return str(error).partition(": line")[0]
 
 
@@ -157,6 +178,7 @@ class _Text:
             else:
                 # A number may go on behind the end of what is in memory.
                 if self._ended or end < len(self._buffer):
+                    _check_depth(value, self._buffer[self._at : end])
                     self._at = end
                     return value
             size *= 2

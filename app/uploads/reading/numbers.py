@@ -20,13 +20,15 @@ _MARK = (
     r"(?:[A-Z]{1,3}\$|[$€£¥₩₹₽₺₴₪₫฿₱₦₡₲₵₸₼₾₭₮¢]|[A-Z]{3}|R\$|S/|Rp|RM|kr\.?|zł|Kč|Ft|лв\.?|руб\.?|р\.|TL"
     r"|lei|円|元|원|圓)"
 )
+# What is repeated gives nothing back (`*+`): where blanks could belong to either of two neighbours, a cell of
+# a few hundred of them would be tried in millions of ways.
 _AMOUNT = re.compile(
-    rf"^(?P<open>\()?\s*(?P<sign>[-+])?\s*(?:{_MARK})?\s*(?P<sign2>[-+])?\s*"
-    rf"(?P<body>\d[\d.,'’ ]*|[.,]\d+)\s*(?:{_MARK})?\s*(?P<close>\))?$",
+    rf"^(?P<open>\()?\s*+(?P<sign>[-+])?\s*+(?:{_MARK})?\s*+(?P<sign2>[-+])?\s*+"
+    rf"(?P<body>\d[\d.,'’ ]*+|[.,]\d++)\s*+(?:{_MARK})?\s*+(?P<close>\))?$",
     re.ASCII,
 )
 # Platforms tell less than they know: a share of impressions is "< 10%".
-_BOUND = re.compile(rf"^[<>≤≥]=?\s*(?:{_MARK})?\s*\d[\d.,]*\s*%?$", re.ASCII)
+_BOUND = re.compile(rf"^[<>≤≥]=?\s*+(?:{_MARK})?\s*+\d[\d.,]*+\s*+%?$", re.ASCII)
 _EXPONENT = re.compile(r"^[-+]?\d+(?:\.\d+)?[eE][-+]?\d{1,2}$", re.ASCII)
 _POINT = re.compile(r"^-?\d+\.(?:\d\d?|\d{4,})$", re.ASCII)  # as most amounts are written: no thousands
 _SIMPLE = re.compile(r"^-?\d{1,11}\.\d{1,6}$", re.ASCII)
@@ -115,7 +117,8 @@ def number(cell: str, mark: str) -> Decimal | Problem | None:
     digits = _plain(match["body"].strip(), mark)
     if digits is None:
         return Problem("invalid_number", cell)
-    return -Decimal(digits) if signs and signs[0] != "+" else Decimal(digits)
+    # Not by a minus, which is a sum and rounds.
+    return Decimal(digits).copy_negate() if signs and signs[0] != "+" else Decimal(digits)
 
 
 _GROUPED = {

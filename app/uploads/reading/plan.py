@@ -18,6 +18,9 @@ MAX_JSON_COLUMNS = 1000
 EVIDENCE_RECORDS = 1000
 """A cell that stands often counts once in so many records."""
 DAY_FIELDS = ("metric_date", "metric_hour")
+HEADER_LINES = 200
+HEADER_CHARACTERS = 1 << 20
+"""Of the lines in which a header is looked for: several times a header of as many columns as may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ def make(file: BinaryIO, *, platform: str, declared: Declared) -> Plan:
 
 
 def _csv_shape(plan: Plan, file: BinaryIO) -> Plan:
-    lines = list(itertools.islice(records.text_of(file, plan.encoding), 200))
+    lines = _first_lines(file, plan.encoding)
     found = header.find(plan.platform, lines)
     if found is None:
         raise _no_header(plan.platform, lines)
@@ -150,6 +153,18 @@ def _csv_shape(plan: Plan, file: BinaryIO) -> Plan:
         preamble=found.preamble,
         warnings=("other_platform",) if header.fits_another_better(plan.platform, found.columns) else (),
     )
+
+
+def _first_lines(file: BinaryIO, encoding: str) -> list[str]:
+    """The lines among which the header has to be, in bounded memory."""
+    lines: list[str] = []
+    characters = 0
+    for line in itertools.islice(records.text_of(file, encoding), HEADER_LINES):
+        lines.append(line)
+        characters += len(line)
+        if characters > HEADER_CHARACTERS:
+            break
+    return lines
 
 
 def _no_header(platform: str, lines: list[str]) -> errors.FileRefused:
@@ -220,8 +235,11 @@ class _Evidence:
 def _decide(plan: Plan, file: BinaryIO, declared: Declared) -> Plan:
     evidence = _Evidence()
     twins = _Twins(plan)
+    width = len(plan.columns)
     for _, rows in plan.blocks(file, size=EVIDENCE_RECORDS):
-        columns = list(itertools.zip_longest(*(row for row in rows if isinstance(row, list)), fillvalue=""))
+        # What is to the right of the last name decides nothing, and in one row may be millions of cells.
+        named = [row[:width] for row in rows if isinstance(row, list)]
+        columns = list(itertools.zip_longest(*named, fillvalue=""))
         evidence.look_at(plan, columns)
         twins.look_at(columns)
     plan = replace(plan, columns=twins.settled())

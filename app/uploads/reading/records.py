@@ -42,6 +42,9 @@ minus the number of a row of a JSON document, which has no lines."""
 BLOCK_RECORDS = 500
 """Records that are worked on at once: enough that what is done once for all of them counts for little."""
 
+BLOCK_CHARACTERS = 8 << 20
+"""Of their lines, unless one alone is longer: a few can have more cells than fit into memory at once."""
+
 
 def text_of(file: BinaryIO, encoding: str) -> io.TextIOWrapper:
     """The content as text from its beginning; `file` stays open when the wrapper goes."""
@@ -110,6 +113,11 @@ class _Lines:
         self.since_mark = []
         return first
 
+    @property
+    def given_back(self) -> list[str]:
+        """The lines that are read next, before those of the text."""
+        return self._back[::-1]
+
 
 class _Runaway(Exception):
     """A record goes on for thousands of lines: its quote was never closed."""
@@ -126,7 +134,7 @@ class _CsvReading:
 
     def blocks(self, size: int) -> Iterator[Block]:
         """Every record that is not blank, in order."""
-        while lines := list(itertools.islice(self._text, size)):
+        while lines := self._some_lines(size):
             begins, rows = self._one_each(lines) or self._one_by_one(lines)
             filled = [any(cells) if isinstance(cells, list) else True for cells in rows]
             if not all(filled):
@@ -136,6 +144,16 @@ class _CsvReading:
                 )
             if rows:
                 yield begins, rows
+
+    def _some_lines(self, size: int) -> list[str]:
+        """The next lines, so many or as many as may be worked on at once."""
+        lines = list(itertools.islice(self._text, size))
+        if sum(map(len, lines)) > BLOCK_CHARACTERS:
+            ends = itertools.accumulate(map(len, lines))
+            few = max(1, sum(1 for end in ends if end <= BLOCK_CHARACTERS))
+            self._text = itertools.chain(lines[few:], self._text)
+            del lines[few:]
+        return lines
 
     def _one_each(self, lines: list[str]) -> Block | None:
         """The records of these lines, each of them one; None when some of them is not, as most are."""
@@ -173,6 +191,8 @@ class _CsvReading:
                 self._line += 1
                 rows.append(Broken("a quote is never closed", lines.step_back().rstrip("\r\n")[:1000]))
                 reader = csv.reader(lines, delimiter=self._delimiter)
+        if rest := lines.given_back:  # a quote that nobody closed reached beyond these lines
+            self._text = itertools.chain(rest, self._text)
         return begins, rows
 
     def _count_unclosed(self) -> None:

@@ -18,10 +18,10 @@ _ANY_WORD = "|".join(
 )
 
 _LABEL = re.compile(
-    rf"^(?:{_ANY_WORD})\s*(?:[:：\-–—].*|\(.*\))?$"  # Total; Total: Account; Total - filtered
-    rf"|^(?:{_ANY_WORD})\s+(?:\w{{1,3}}\s+)?[\d.,\s]+\s*\w+$"  # Total of 24 results
+    rf"^(?:{_ANY_WORD})\s*+(?:[:：\-–—].*|\(.*\))?$"  # Total; Total: Account; Total - filtered
+    rf"|^(?:{_ANY_WORD})\s++(?:\w{{1,3}}\s++)?(?=..)[\d.,][\d.,\s]*+\w*+(?<=\w)$"  # Total of 24 results
     r"|^(?:results from|ergebnisse (?:von|aus)|résultats (?:de|pour)|resultados (?:de|para)) \d+.*$"
-    r"|^全\s*[\d,]+\s*件(?:の結果)?$|^共\s*[\d,]+\s*(?:条|項|项).*$|^총\s*[\d,]+\s*개.*$",
+    r"|^全\s*+[\d,]++\s*+件(?:の結果)?$|^共\s*+[\d,]++\s*+(?:条|項|项).*$|^총\s*+[\d,]++\s*+개.*$",
     re.IGNORECASE | re.DOTALL,
 )
 _NO_DATA = re.compile(
@@ -35,7 +35,7 @@ _NO_DATA = re.compile(
 
 def is_label(cell: str) -> bool:
     """Whether the cell is the label of a total row: `Total: Account`, and not `Total Wine & Spirits`."""
-    value = cell.strip()
+    value = " ".join(cell.split())
     return len(value) < 100 and bool(_LABEL.match(value))
 
 

@@ -54,6 +54,7 @@ _LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*", re.IGNORECASE)
 _NUMBER = re.compile(r"([0-9]+|0x[0-9a-f]*)", re.IGNORECASE)
 _PRINTABLE = re.compile(r"[!-~]*")
+_BRACKETED = re.compile(r"\[[^\[\]]*:[^\[\]]*\](?::[0-9]*)?")
 
 
 class AddressRefused(errors.Fatal):
@@ -102,7 +103,7 @@ def parse(url: str, *, to_loopback: bool) -> Target:
         raise _refusal("The URL has a fragment (#…) or the port 0.")
     if scheme not in _PORTS or (scheme == "http" and not (to_loopback and _is_this_machine(host))):
         raise _refusal("The URL must begin with https://.")
-    if "[" in parts.netloc and not (parts.netloc.startswith("[") and ":" in host):
+    if ("[" in parts.netloc or "]" in parts.netloc) and not _BRACKETED.fullmatch(parts.netloc):
         # What stands around the brackets the reader of URLs leaves out.
         raise _refusal("The URL's host is no address of IPv6.")
     _check_host(host, to_loopback=to_loopback)

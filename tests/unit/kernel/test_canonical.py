@@ -21,6 +21,13 @@ SPELLINGS: list[tuple[Any, bytes]] = [
     (date(2025, 3, 1), b'"2025-03-01"'),
     (UUID(int=1), b'"00000000-0000-0000-0000-000000000001"'),
     ("🔥\n", '"🔥\\n"'.encode()),
+    (Decimal("1.00000000000000000000000000000000000010"), b'"1.0000000000000000000000000000000000001"'),
+    (Decimal("-123456789012345678901234567890.5"), b'"-123456789012345678901234567890.5"'),
+    (Decimal("1E+400"), b'"1' + b"0" * 400 + b'"'),
+    (Decimal("10E+400"), b'"1E+401"'),  # a few characters never become very many
+    (Decimal("120E+999999999"), b'"1.2E+1000000001"'),
+    (Decimal("1E-999999999"), b'"1E-999999999"'),
+    (Decimal("0E+999999999"), b'"0"'),
 ]
 
 
@@ -29,8 +36,25 @@ def test_a_value_has_one_spelling(value: Any, spelling: bytes) -> None:
     assert canonical_json(value) == spelling
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), Decimal("NaN"), Decimal("Infinity")])
-def test_what_json_cannot_say_is_refused(value: Any) -> None:
+def nested(depth: int) -> Any:
+    found: Any = 1
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"), float("inf"), Decimal("NaN"), Decimal("Infinity"),
+        {"é": 1, "e\u0301": 2},  # two keys that are one
+        {1: "a", "1": "b"},
+        "\ud800",
+        nested(100_000),
+    ],
+    ids=["nan", "inf", "NaN", "Infinity", "keys", "numbers for keys", "half a character", "nesting"],
+)  # fmt: skip
+def test_what_has_no_one_spelling_is_refused(value: Any) -> None:
     with pytest.raises(ValueError):
         canonical_json([value])
 

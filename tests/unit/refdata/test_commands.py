@@ -210,3 +210,26 @@ def test_the_schema_and_the_code_refuse_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", STRANGE_BUT_FINE)
 def test_the_schema_takes_what_the_code_takes(name: str) -> None:
     jsonschema.validate(STRANGE_BUT_FINE[name], SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b"18446744073709551617", b"18446744073709551618"),
+        (b"0.1", b"0.1000000000000000055"),
+        (b"1e-400", b"1e-401"),
+        (b"123456789012345678901234567890", b'"123456789012345678901234567890"'),
+        (b"[1234567890123456789.1]", b"[1234567890123456789.2]"),
+    ],
+)
+def test_numbers_that_are_one_double_are_two_commands(one: bytes, other: bytes) -> None:
+    found = [
+        read(json.dumps(VALID).encode().replace(b'{"name": "Russia"}', payload)) for payload in (one, other)
+    ]
+    assert found[0].digest != found[1].digest
+
+
+def test_a_long_number_is_the_same_however_it_is_spelt() -> None:
+    spellings = (b'{"b":1.50,"a":12345678901234567890}', b'{"a": 12345678901234567890, "b": 1.5}')
+    found = [read(json.dumps(VALID).encode().replace(b'{"name": "Russia"}', one)).digest for one in spellings]
+    assert found[0] == found[1]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from report import lines, read, table
 
+from app.uploads.reading import cells, dates
+
 
 def _file(*days: str, header: str = "Day") -> str:
     rows = [[day, "Kiln", "1", "1.50"] for day in days]
@@ -208,3 +210,8 @@ def test_the_hours_of_a_day_are_added_to_that_day() -> None:
     assert (report.merged, report.dates) == (23, ["2025-09-01", "2025-09-02"])
     assert (report.column("spend"), report.column("impressions")) == ([12, 0.5], [240, 10])
     assert report.column("reach") == [None, 9]
+
+
+@pytest.mark.parametrize("sign", ["፩", "𐩀", "²𐩀"])
+def test_a_digit_that_is_no_decimal_figure_is_no_day_and_no_crash(sign: str) -> None:
+    assert dates.day(f"jan {sign} 2025", None) == cells.Problem("invalid_date", f"jan {sign} 2025")

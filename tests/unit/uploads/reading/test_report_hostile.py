@@ -90,6 +90,12 @@ def test_a_damaged_gzip_is_refused(data: bytes) -> None:
         pytest.param("1/" * 50_000 + ",Kiln,1,1.50,\n", id="a day of many parts"),
         pytest.param(" " * 200_000 + "x,Kiln,1,1.50,\n", id="a day far to the right"),
         pytest.param("2025-09-01,T" + "otal " * 50_000 + ",1,1.50,\n", id="a long total"),
+        pytest.param("2025-09-01,Kiln,1,1" + " " * 100_000 + "x,\n", id="blanks in a number"),
+        pytest.param("2025-09-01,Kiln,1,(" + " " * 100_000 + "x,\n", id="blanks in brackets"),
+        pytest.param("2025-09-01,Kiln,1,<" + " " * 100_000 + "x,\n", id="blanks behind a bound"),
+        pytest.param("2025" + " " * 100_000 + "x,Kiln,1,1.50,\n", id="blanks in a day"),
+        pytest.param("T" * 100_000 + "x,Kiln,1,1.50,\n", id="a day of T"),
+        pytest.param("[" * 100_000 + "x,Kiln,1,1.50,\n", id="a day of brackets"),
     ],
 )
 def test_a_hostile_body_is_read_in_bounded_time(body: str) -> None:
@@ -129,6 +135,36 @@ def test_a_cell_of_200_kilobytes_costs_no_other_row(column: int) -> None:
     report = read(lines(HEADER, ROW, ",".join(cells), "2025-09-03,Kiln,10,1.50,"))
     assert (report.refused, report.data) == (None, 3)
     assert {"2025-09-01", "2025-09-03"} <= set(report.dates)
+
+
+@pytest.mark.parametrize("at", [0, 500, 998])
+def test_a_row_of_a_million_cells_among_short_ones_needs_no_more_memory_than_it_has(at: int) -> None:
+    rows = [ROW] * 999
+    rows[at] = ROW + ",x" + "," * 1_000_000
+    report = read_apart(lines(HEADER, *rows), seconds=10)
+    assert (report.refused, report.data, report.codes) == (None, 999, ["too_many_columns"])
+
+
+def test_rows_of_a_million_cells_each_are_worked_on_a_few_at_a_time() -> None:
+    rows = (ROW + "," * 2_000_000 + "\n") * 20
+    report = read_apart(gzip.compress((lines(HEADER, ROW) + rows).encode(), 1), seconds=30, megabytes=300)
+    assert (report.refused, report.data, report.rejected) == (None, 21, 0)
+
+
+def test_a_header_of_a_million_names_is_none() -> None:
+    names = ",".join(f"Column {n}" for n in range(300_000))
+    with within(10):
+        report = read(lines(f"{HEADER},{names}", ROW))
+    assert report.refused == "unknown_header"
+
+
+@pytest.mark.parametrize("at", [3, 450, 499, 500, 2400])
+def test_a_quote_that_nobody_closes_costs_its_own_row_wherever_it_stands(at: int) -> None:
+    rows = [f"2025-09-01,Kiln {n},10,1.50," for n in range(2500)]
+    rows[at] = '2025-09-01,"Kiln,10,1.50,'
+    report = read(lines(HEADER, *rows))
+    assert (report.refused, report.data, report.codes) == (None, 2500, ["malformed_row"])
+    assert len(report.campaigns) == 2499
 
 
 def test_ten_thousand_columns_are_read() -> None:
@@ -192,6 +228,27 @@ def test_a_stray_quote_does_not_swallow_the_rest_unseen() -> None:
 )
 def test_hostile_json_is_answered_in_bounded_time(text: str) -> None:
     _sane(read_apart(text, "tiktok", "USD"))
+
+
+INSIGHT = {
+    "date_start": "2025-09-01", "date_stop": "2025-09-01", "account_currency": "USD", "campaign_id": "7",
+    "spend": "1.50", "impressions": "10",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("depth", [201, 400, 900, 960, 990])
+@pytest.mark.parametrize("end", ["", "\n"], ids=["document", "lines"])
+def test_what_is_nested_deep_is_refused_and_ends_nobody(depth: int, end: str) -> None:
+    row = json.dumps({**INSIGHT, "more": "@"}).replace('"@"', "[" * depth + "]" * depth)
+    whole = f"[{row}]" if not end else f"{json.dumps(INSIGHT)}\n{row}\n"
+    report = read_apart(whole)
+    assert report.refused == ("malformed_json" if not end else None)
+    assert report.codes == ([] if not end else ["malformed_row"])
+
+
+def test_actions_that_are_nested_without_end_are_no_number() -> None:
+    report = read_apart(json.dumps([{**INSIGHT, "actions": "[" * 100_000}]))
+    assert (report.refused, report.codes) == (None, ["invalid_number"])
 
 
 @pytest.mark.parametrize(

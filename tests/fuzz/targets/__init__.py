@@ -1,0 +1,1 @@
+"""The parsers that are fed with bytes from outside, one module each."""
