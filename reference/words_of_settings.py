@@ -67,10 +67,13 @@ GROUPS: dict[str, dict[str, Words]] = {
         "sweep_seconds": Words(
             "Between two looks of every worker at expired leases and lost hints.", WORKERS, "seconds"
         ),
-        "log_format": Words("`json`: one object a line; `text`: lines for people.", f"{EVERY_PROCESS}, command line"),
+        "log_format": Words(
+            "`json`: one object a line; `text`: lines for people.", f"{EVERY_PROCESS}, command line"
+        ),
         "log_level": Words("`DEBUG`, `INFO`, `WARNING` or `ERROR`.", f"{EVERY_PROCESS}, command line"),
         "metrics_bind": Words(
-            "Where a process without an address answers `/metrics` and `/healthz`, `host:port`. Empty: nowhere.",
+            "Where a process without an address answers `/metrics` and `/healthz`, `host:port`. Empty:"
+            " nowhere.",
             f"{WORKERS}, refdata-apply, refdata-relay, refdata-kafka-adapter",
         ),
         "alive_file": Words(
