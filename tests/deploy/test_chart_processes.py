@@ -21,7 +21,6 @@ OTHERS = {
     "AWS_ACCESS_KEY_ID": "boto3", "AWS_SECRET_ACCESS_KEY": "boto3", "AWS_DEFAULT_REGION": "boto3",
     "OTEL_EXPORTER_OTLP_ENDPOINT": "opentelemetry", "PROMETHEUS_MULTIPROC_DIR": "prometheus_client",
     "REMAP_SIGTERM": "celery", "FLOWER_BASIC_AUTH": "flower",
-    "HEADWORKS_METRICS_BIND": "the metrics of workers",
 }  # fmt: skip
 
 
