@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -21,8 +20,7 @@ FEWER_WAYS = {"Logs, metrics, problems": 2, "Packages and the repository": 3}
 
 def names_in(path: str) -> set[str]:
     """The names of the tests in a file."""
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return set(re.findall(r"^def (test_\w+)\(", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE))
 
 
 @pytest.mark.parametrize(("test", "key"), NAMED, ids=[f"{key}-{test}" for test, key in NAMED])

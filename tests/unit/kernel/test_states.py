@@ -56,12 +56,3 @@ def test_the_slots_of_the_schema_are_those_of_the_active_states() -> None:
     assert check is not None
     assert tuple(re.findall(r"'(\w+)'", check[1])) == ACTIVE
     assert f"slot BETWEEN 0 AND {MAX_ACTIVE_PER_WORKSPACE - 1}" in SCHEMA
-
-
-def test_the_readme_shows_the_same_edges() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (.*?) \| (.*?) \|$", readme, re.M)
-    assert rows == [
-        (edge.source, edge.target, "a person" if edge.manual else edge.owner, edge.when)
-        for edge in UPLOAD.edges
-    ]
