@@ -23,8 +23,10 @@ def read(text: str) -> tuple[Any, Lines]:
     """What the YAML says, and the node of every value. BadConfig for a key that stands there twice."""
     lines: Lines = {}
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-            raise BadConfig("The configuration has an alias (*name): write the value out.")
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):
+                line = event.start_mark.line + 1
+                raise BadConfig(f"Line {line}: the configuration has an alias (*name). Write the value out.")
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         if root is not None:
             _note(root, (), lines)

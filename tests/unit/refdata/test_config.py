@@ -153,6 +153,7 @@ def test_what_cannot_be_used_is_named(change: dict[str, Any], place: str) -> Non
         ("enabled: true", "enabled: true\n      enabled: true", 1),
         ("code: COUNTRY", "code: COUNTRY\n      code: CURRENCY", 1),
         ("reloadOnEvent: FULL", "reloadOnEvent: [", 1),
+        ("mode: cluster", "mode: *cluster", 0),
     ],
 )
 def test_a_refusal_names_the_line(old: str, new: str, lines_on: int) -> None:
