@@ -233,8 +233,6 @@ def slowest(pattern: Pattern, methods: frozenset[str]) -> tuple[float, Any]:
         as_bytes = isinstance(pattern.pattern, bytes)
         found = growth(way, attack, as_bytes=as_bytes)
         if MOST_GROWTH < found < float("inf"):  # a machine that was busy for a moment is not so three times
-            MOST_GROWTH < found < float("inf")
-        ):  # a machine that was busy for a moment would not be so three times
             found = min(growth(way, attack, as_bytes=as_bytes) for _ in range(3))
         worst = max(worst, (found, attack), key=lambda one: one[0])
         if found > MOST_GROWTH:
