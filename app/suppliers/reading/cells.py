@@ -171,7 +171,7 @@ class Money:
 
     def parse(self, cell: Cell) -> Price | Fault:
         """The cell as an amount in minor units, rounded half up where it has more digits."""
-        if minor := self._at_sight(cell):
+        if 0 < (minor := self._at_sight(cell)) <= MAX_INTEGER:
             return Price(minor)
         value = self._value(cell)
         if isinstance(value, Fault):

@@ -103,6 +103,8 @@ COMMA = Money(exponent=2, decimal=",", group=".", strip=("руб.", "₽"), on_r
         (90071992547410.0, "PRICE_TOO_LARGE"),
         ("90071992547409.91", Price(9007199254740991)),
         ("90071992547409.92", "PRICE_TOO_LARGE"),
+        ("90071992547410", "PRICE_TOO_LARGE"),
+        ("96000005001005", "PRICE_TOO_LARGE"),
         ("1e5", "PRICE_UNPARSABLE"),
         ("10 50", "PRICE_UNPARSABLE"),  # no group of three
         ("1 0000", "PRICE_UNPARSABLE"),
