@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,23 @@ Found = set[tuple[str, str, str]]
 """File, kind, hash."""
 
 
+MADE = (".git", ".venv", "var", "build", "dist", "__pycache__", ".mypy_cache", ".ruff_cache", ".hypothesis")
+"""Folders that come about where the project is built and run."""
+
+
 def kept(root: Path = ROOT) -> list[str]:
-    """Every file that is under version control. CalledProcessError where nothing is."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, check=True).stdout
+    """Every file that is under version control; where git knows nothing of the folder, every one."""
+    try:
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):  # the files alone were copied, or are another user's
+        return list(_files(root))
     return [name for name in listed.decode().split("\0") if name]
+
+
+def _files(root: Path) -> Iterator[str]:
+    for folder, below, names in os.walk(root):
+        below[:] = sorted(name for name in below if name not in MADE and not name.endswith(".egg-info"))
+        yield from (str((Path(folder) / name).relative_to(root)) for name in sorted(names))
 
 
 def scan(names: Iterable[str], root: Path = ROOT) -> dict[tuple[str, str, str], int]:

@@ -50,6 +50,16 @@ def test_every_kept_file_is_looked_at_and_no_other(tmp_path: Path) -> None:
     assert secrets.kept(tmp_path) == ["kept é.py"]
 
 
+def test_without_version_control_every_file_is_looked_at_that_was_not_made_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    for name in ("app/a.py", ".ci/run", "app/__pycache__/a.pyc", ".venv/b.py", "var/c"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert secrets.kept(tmp_path) == [".ci/run", "app/a.py"]
+
+
 def test_a_new_secret_and_one_that_is_gone_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "scan", lambda _names: {("app/a.py", "Private Key", "1"): 7})
     monkeypatch.setattr(secrets, "baseline", lambda: {("app/b.py", "Slack Token", "2")})
