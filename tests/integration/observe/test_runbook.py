@@ -199,7 +199,7 @@ def understood(arguments: list[str]) -> bool:
     """Whether the command line takes these arguments; it does nothing about them."""
     given = [EXAMPLES.get(word, word) for word in arguments]
     try:
-        cli._parser().parse_args(given)
+        cli.command_line().parse_args(given)
     except SystemExit:
         return False
     return True
