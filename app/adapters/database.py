@@ -192,13 +192,14 @@ class Database:
                 if connection.is_pooled:
                     cursor.execute(_LIMIT, (*self._limits, True))
                 else:
-                    cursor.execute("select 1")
+                    cursor.execute("select pg_backend_pid() as backend")
+                connection.backend = cursor.fetchone().backend
             connection.answer_seconds = self._timeout_seconds + patience.GRACE_SECONDS
 
         with _translated():
             pooled = self._take(begin)
         connection: Any = pooled.dbapi_connection
-        backend = connection.info.backend_pid
+        backend = connection.backend
         try:
             with _translated():
                 yield connection
@@ -227,7 +228,8 @@ class Database:
         while True:
             pooled = self._connect()
             connection: Any = pooled.dbapi_connection
-            backend = connection.info.backend_pid
+            # Behind a pooler none is known yet: its number is not PostgreSQL's.
+            backend = None if connection.is_pooled else connection.info.backend_pid
             is_new = not pooled.info.get(_KNOWN)
             pooled.info[_KNOWN] = True
             try:
@@ -237,7 +239,8 @@ class Database:
             except BaseException as error:
                 pooled.invalidate()
                 pooled.close()
-                self._abandoned.add(backend)
+                if backend is not None:
+                    self._abandoned.add(backend)
                 if is_new or not isinstance(error, psycopg2.Error) or not _is_lost(error):
                     raise
 
@@ -290,8 +293,9 @@ _BEGIN = (
 )
 _LIMIT = (
     "with given(idle, statement, is_local) as (values (%s, %s, %s))"
-    " select set_config('idle_in_transaction_session_timeout', idle, is_local),"
-    " set_config('statement_timeout', statement, is_local) from given"
+    " select pg_backend_pid() as backend, array["
+    "set_config('idle_in_transaction_session_timeout', idle, is_local),"
+    " set_config('statement_timeout', statement, is_local)] as settings from given"
 )
 _END_BACKENDS = (
     "select pg_terminate_backend(pid) from pg_stat_activity"

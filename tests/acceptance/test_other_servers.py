@@ -113,7 +113,7 @@ def test_what_is_handed_in_while_the_server_is_away_is_done_when_it_is_back(plac
     workspace = str(uuid.uuid4())
     ids = place.hand_in(workspace, report(2_000))
     place.server.stop()
-    time.sleep(2)
+    time.sleep(2)  # the fleet works on without it, and sees that it is gone
     if isinstance(place.server, rabbitmq.RabbitMq):  # only hints go there: reports are taken in
         ids += place.hand_in(workspace, report(2_000, first_ad=1_000))
     place.server.start()

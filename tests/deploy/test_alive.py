@@ -85,7 +85,7 @@ def test_a_process_is_well_as_long_as_it_goes_on_and_ends_when_asked_to(process:
     assert process.turns_well()
     process.running.send_signal(signal.SIGSTOP)  # it is there, and does nothing
     process.was_silent_for(probe.LONGEST_SILENCE_SECONDS + 1)
-    time.sleep(3)
+    time.sleep(3)  # some rounds of its work
     assert not process.is_well()
     process.running.send_signal(signal.SIGCONT)
     assert process.turns_well()

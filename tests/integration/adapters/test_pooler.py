@@ -61,6 +61,9 @@ def test_a_pooler_is_known_without_being_told(
         # It is PostgreSQL's process that is ended when a connection breaks, not the pooler's number.
         assert one.backend == ask(one, "SELECT pg_backend_pid()") != one.info.backend_pid
         assert other.backend == other.info.backend_pid
+    with pooled().statement() as one, direct.statement() as other:
+        assert one.backend == ask(one, "SELECT pg_backend_pid()") != one.info.backend_pid
+        assert other.backend == ask(other, "SELECT pg_backend_pid()")
     direct.close()
 
 
