@@ -22,10 +22,11 @@ import sqlalchemy
 import sqlalchemy.event
 import sqlalchemy.exc
 
-from app.adapters import patience, pooler
+from app.adapters import array_literals, patience, pooler
 from app.kernel import errors
 
 psycopg2.extras.register_uuid()
+array_literals.register()
 
 T = TypeVar("T")
 
