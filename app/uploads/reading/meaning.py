@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
+from typing import NamedTuple
 
 from app.uploads.reading import actions, aliases, cells, dates, numbers
 from app.uploads.reading.cells import Problem
@@ -42,6 +43,27 @@ Said = str | Problem
 """A JSON member with its leading comma, or why there is none."""
 
 
+class _Single(NamedTuple):
+    """A column that says one thing of its row. `mark`: its decimal mark, where cells may be plain digits."""
+
+    memo: Memo[str, Said]
+    place: int
+    name: str = ""
+    mark: str | None = None
+
+    def plain(self, column: Sequence[str]) -> list[Said] | None:
+        """What the cells say, where most differ and all are plain numbers, which need no look at each."""
+        if self.mark is None or not _differ(column):
+            return None
+        digits = numbers.plain(column, self.mark)
+        return None if digits is None else [f',"{self.name}":{number}' for number in digits]
+
+
+def _differ(cells_of_column: Sequence[str]) -> bool:
+    """Whether it is not worth while to remember what each cell says."""
+    return 2 * len(set(cells_of_column)) > len(cells_of_column)
+
+
 class Meaning:
     """The meaning of every cell of one file but those that name entities.
 
@@ -60,12 +82,15 @@ class Meaning:
         self.metric_indexes = [column.index for column in metrics.values() if column]
         self.spend_index = spend.index if spend else None
         self._spend_type = spend.type if spend else ""
+        self._spend_mark = self._mark(spend) if spend else None
         self._amounts: Memo[str, Decimal] = Memo(lambda cell: self.amount(cell) or _ZERO)
-        self._single: list[tuple[Memo[str, Said], int]] = [
-            (Memo(self._member(name, column)), column.index) for name, column in metrics.items() if column
+        self._single = [
+            _Single(Memo(self._member(name, column)), column.index, name, self._mark(column))
+            for name, column in metrics.items()
+            if column
         ]
         if self._currency_column:
-            self._single.insert(0, (Memo(self._currency), self._currency_column.index))
+            self._single.insert(0, _Single(Memo(self._currency), self._currency_column.index))
         hours = [plan.column("metric_hour")] if plan.column("metric_hour") else []
         self._breakdown = [c.index for c in (*plan.all_of("breakdown"), *hours) if c]
         self._breakdowns: Memo[tuple[str, ...], Said] = Memo(_json_list)
@@ -111,7 +136,7 @@ class Meaning:
 
     def members(self, row: Sequence[str]) -> list[Said]:
         """What the row says of its day."""
-        said = [self._always, *(memo[row[index]] for memo, index in self._single)]
+        said = [self._always, *(each.memo[row[each.place]] for each in self._single)]
         if self._fingerprinted:
             said.append(_fingerprint(row))
         if self._breakdown:
@@ -131,9 +156,12 @@ class Meaning:
                 problems.update(at for at, member in enumerate(column) if isinstance(member, Problem))
 
         add([self._always] * len(rows), clean=isinstance(self._always, str))
-        for memo, index in self._single:
-            found = list(map(memo.__getitem__, columns[index]))
-            add(found, clean=memo.clean)
+        for each in self._single:
+            column = columns[each.place]
+            if (found := each.plain(column)) is not None:
+                said.append(found)
+            else:
+                add(list(map(each.memo.__getitem__, column)), clean=each.memo.clean)
         if self._fingerprinted:
             add(list(map(_fingerprint, rows)), clean=False)
         if self._breakdown:
@@ -150,14 +178,21 @@ class Meaning:
                 return column
         return None
 
+    def _mark(self, column: Column) -> str | None:
+        """The decimal mark in the column's numbers; None for what is not written in digits alone."""
+        return {"int": "", "money": self._plan.decimal_mark, "decimal": self._plan.decimal_mark}.get(
+            column.type
+        )
+
     def _member(self, name: str, column: Column) -> Callable[[str], Said]:
         read = READERS[name, column.type]
         counts = column.type == "int"
+        mark = self._plan.decimal_mark
 
         def member(cell: str) -> Said:
             if counts and len(cell) < SHORT and cell.isascii() and cell.isdigit():
                 return f',"{name}":{int(cell)}'
-            value = read(cell, self._plan.decimal_mark)
+            value = read(cell, mark)
             if isinstance(value, Problem):
                 return Problem(value.code, value.value, column.header)
             if value is None:
@@ -183,8 +218,11 @@ class Meaning:
         value = READERS["spend", self._spend_type](cell, self._plan.decimal_mark)
         return value if isinstance(value, Decimal) else None
 
-    def spent(self, cells_of_spend: Iterable[str]) -> Decimal:
+    def spent(self, cells_of_spend: Sequence[str]) -> Decimal:
         """The sum of the spend in these cells."""
+        if self._spend_mark is not None and _differ(cells_of_spend):
+            if (plain := numbers.plain(cells_of_spend, self._spend_mark)) is not None:
+                return sum(map(Decimal, plain), _ZERO)
         return sum(map(self._amounts.__getitem__, cells_of_spend), _ZERO)
 
 

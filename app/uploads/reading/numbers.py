@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -32,6 +32,13 @@ _BOUND = re.compile(rf"^[<>≤≥]=?\s*+(?:{_MARK})?\s*+\d[\d.,]*+\s*+%?$", re.A
 _EXPONENT = re.compile(r"^[-+]?\d+(?:\.\d+)?[eE][-+]?\d{1,2}$", re.ASCII)
 _POINT = re.compile(r"^-?\d+\.(?:\d\d?|\d{4,})$", re.ASCII)  # as most amounts are written: no thousands
 _SIMPLE = re.compile(r"^-?\d{1,11}\.\d{1,6}$", re.ASCII)
+_WRITTEN_PLAINLY = {
+    "": re.compile(r"(?:(?:0|[1-9]\d{0,17}+)\n)*+\Z", re.ASCII),
+    **{
+        mark: re.compile(rf"(?:(?:0|[1-9]\d{{0,10}}+)(?:{re.escape(mark)}\d{{1,6}}+)?+\n)*+\Z", re.ASCII)
+        for mark in MARKS
+    },
+}
 _OTHER_THOUSANDS = "'’ "
 # Arabic, Persian and full-width digits, marks and blanks, as the ASCII ones that they mean.
 _DIGITS = str.maketrans(
@@ -94,6 +101,20 @@ def _mark_of(cell: str) -> str:
     if len(possible) != 1:
         return "?" if len(possible) == 2 and ("." in body or "," in body) else ""
     return possible[0]
+
+
+def plain(cells: Sequence[str], mark: str) -> list[str] | None:
+    """The digits of numbers that are written as most are, with a point and no zeros at the end.
+
+    None when one of them is written in any other way. `mark`: the decimal mark, "" where there is none.
+    """
+    lines = "\n".join(cells) + "\n"
+    if not _WRITTEN_PLAINLY[mark].match(lines) or lines.count("\n") != len(cells):
+        return None
+    if not mark:
+        return list(cells)
+    plainly = lines.replace(",", ".").split()
+    return [cell.rstrip("0").rstrip(".") if "." in cell else cell for cell in plainly]
 
 
 def number(cell: str, mark: str) -> Decimal | Problem | None:

@@ -8,8 +8,7 @@ import pytest
 from report import lines, read, table
 
 from app.kernel.canonical import natural_key_hash
-from app.uploads.reading import plan
-from app.uploads.reading.entities import Entities
+from app.uploads.reading.levels import key_hasher
 
 BIG = "120240987654321012"
 
@@ -220,7 +219,5 @@ def test_an_ad_without_any_campaign_is_rejected(header: str) -> None:
 
 @pytest.mark.parametrize("external_id", ["123", 'a"b', "back\\slash", "tab\there", "ключ", "e\u0301"])
 def test_an_entitys_key_is_the_hash_of_its_natural_key(external_id: str) -> None:
-    plan_of_nothing = plan.Plan("meta", "csv", "utf-8")
-    entities = Entities(plan_of_nothing, ["w", None, "meta"])
     expected = natural_key_hash(["w", None, "meta", "ad", external_id])
-    assert entities._key_hash("ad", external_id) == expected
+    assert key_hasher(["w", None, "meta"], "ad")(external_id) == expected

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import io
+from datetime import date
 from decimal import Decimal
+from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 from report import META, lines, meta, read, table
+
+from app.uploads.reading import numbers, plan
+from app.uploads.reading.rows import Rows
 
 
 @pytest.mark.parametrize(
@@ -253,3 +261,83 @@ def test_millionths_are_told_by_the_name_and_never_by_the_size(header: str, cell
 def test_a_currency_without_decimals_is_not_multiplied(currency: str) -> None:
     report = read(meta("1234", "500").replace("USD", currency))
     assert report.total("spend") == {currency: 1734}
+
+
+# -- many numbers at once
+
+
+def staged(text: str, *, at_once: int) -> tuple[list[Any], Any]:
+    """What a reading of so many records at a time stages and counts."""
+    file = io.BytesIO(text.encode())
+    chosen = plan.make(file, platform="meta", declared=plan.Declared("USD", decimal_mark="."))
+    reading = Rows(chosen, scope=["w", None, "meta"], today=date(2026, 1, 1))
+    found = [one for group in reading.read(file, at_once=at_once) for one in group]
+    return found, reading.tally
+
+
+@pytest.mark.parametrize("column", [2, 3, 4, 5])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *[
+            "7",
+            "007",
+            "0",
+            "00",
+            "0.5",
+            "10.00",
+            "0.10",
+            ".5",
+            "5.",
+            "1.2345678",
+            "1e3",
+            "-5",
+            "+5",
+            "--",
+            "",
+            " 5",
+        ],
+        *[
+            "5 ",
+            "1,000",
+            "1.000",
+            "1_000",
+            "٣",
+            "5\n6",
+            "5\n",
+            "\n",
+            "x",
+            "99999999999999999999",
+            "1234567890123.5",
+        ],
+    ],
+)
+def test_one_cell_among_hundreds_of_plain_numbers_means_what_it_means_alone(cell: str, column: int) -> None:
+    rows = [
+        ["2025-09-01", f"Kiln {n}", str(10 + n), f"{n}.{n:02}", str(3 * n), f"{n / 100:.2f}"]
+        for n in range(300)
+    ]
+    rows[150][column] = cell
+    header = ["Day", "Campaign name", "Impressions", "Amount spent (USD)", "Reach", "Purchases"]
+    text = table([header, *rows])
+    assert staged(text, at_once=500) == staged(text, at_once=1)
+
+
+@pytest.mark.parametrize("mark", [".", ","])
+@hypothesis.given(
+    cells=strategies.lists(
+        strategies.from_regex(r"(0|[1-9][0-9]{0,11})([.,][0-9]{1,7})?", fullmatch=True)
+        | strategies.text("0123456789.,-\n ", max_size=6),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_a_plain_number_is_the_number_that_it_is(mark: str, cells: list[str]) -> None:
+    assert numbers.plain(["12", "3.5".replace(".", mark)], mark) == ["12", "3.5"]
+    amounts = [numbers.money(cell, mark) for cell in cells]
+    if (found := numbers.plain(cells, mark)) is not None:
+        assert [Decimal(one) for one in found] == amounts
+        assert found == [format(one.normalize() + 0, "f") for one in amounts if isinstance(one, Decimal)]
+    counts = [numbers.count(cell, mark) for cell in cells]
+    if (whole := numbers.plain(cells, "")) is not None:
+        assert [Decimal(one) for one in whole] == counts
