@@ -11,7 +11,7 @@ from app.kernel import errors
 from app.uploads import production_store
 from app.uploads.claims import Claim
 from app.uploads.production_store import ENTITY_TABLES, Counts, Reached
-from app.uploads.resolve import Incoming, names_at_stake, resolve
+from app.uploads.resolve import Incoming, Resolution, names_at_stake, resolve
 from app.uploads.states import PROMOTION_BATCH_ROWS
 
 log = logs.get(__name__)
@@ -29,6 +29,7 @@ class Batch:
     after_row: int
     last_row: int
     entities: tuple[Incoming, ...] = ()
+    resolution: Resolution | None = None  # of the entities, by what production holds
 
     @property
     def rows(self) -> int:
@@ -42,12 +43,7 @@ class Batch:
 
 
 def after(conn: Connection, claim: Claim, reached: Reached) -> Iterator[Batch]:
-    """What is to be promoted after this, batch by batch; each is looked for when it is asked for.
-
-    Until the end of the transaction nobody else resolves names and ids of this client's platform.
-    """
-    if reached.entity_type != DAYS:
-        production_store.lock_entities(conn, claim)
+    """What is to be promoted after this, batch by batch; each is looked for when it is asked for."""
     for entity_type in ORDER[ORDER.index(reached.entity_type or ORDER[0]) :]:
         after_row = reached.row if entity_type == reached.entity_type else -1
         batches = _days_after if entity_type == DAYS else _entities_after
@@ -61,7 +57,8 @@ def _entities_after(conn: Connection, claim: Claim, entity_type: str, row: int) 
             conn, claim, entity_type, after_row=row, limit=PROMOTION_BATCH_ROWS
         )
         if found:
-            yield Batch(entity_type, row, found[-1].row_index, tuple(found))
+            resolution = _resolve(conn, claim, entity_type, found)
+            yield Batch(entity_type, row, found[-1].row_index, tuple(found), resolution)
             row = found[-1].row_index
         full = len(found) == PROMOTION_BATCH_ROWS
 
@@ -74,11 +71,27 @@ def _days_after(_conn: Connection, claim: Claim, entity_type: str, row: int) -> 
         row = last_row
 
 
+def side_by_side(conn: Connection, claim: Claim, reached: Reached) -> list[Reached]:
+    """Where the batches begin that are left of this type, if several of them may be written at a time.
+
+    Batches of days may: each key is in one of them alone. Those of entities may where all have their
+    platform's ids: else what an earlier batch makes of a name says whom a later one means by it.
+    """
+    kind, row, size = reached.entity_type, reached.row, PROMOTION_BATCH_ROWS
+    if kind == DAYS:
+        return [Reached(kind, begin) for begin in range(row, claim.staged_rows - 1, size)]
+    if kind is None:
+        return []
+    left = production_store.batches_of_entities(conn, claim, kind, after_row=row, limit=size)
+    return [] if left.by_name else [Reached(kind, begin) for begin in [row, *left.ends][:-1]]
+
+
 def write(conn: Connection, claim: Claim, batch: Batch) -> Counts:
     """The batch stands in production; RowError when the database refuses one of its rows."""
-    if batch.entity_type == DAYS:
+    if batch.resolution is None:
         return _write_days(conn, claim, batch.after_row, batch.last_row)
-    return Counts(upserted=_write_entities(conn, claim, batch.entity_type, batch.entities))
+    written = _write_entities(conn, claim, batch.entity_type, batch.entities, batch.resolution)
+    return Counts(upserted=written)
 
 
 def write_what_can_be(conn: Connection, claim: Claim, batch: Batch) -> Counts:
@@ -110,7 +123,7 @@ def fail(conn: Connection, claim: Claim, batch: Batch, *, code: str) -> Counts:
 
 def _bisect_entities(conn: Connection, claim: Claim, entity_type: str, incoming: Sequence[Incoming]) -> int:
     try:
-        return database.savepoint(conn, lambda: _write_entities(conn, claim, entity_type, incoming))
+        return database.savepoint(conn, lambda: _resolve_and_write(conn, claim, entity_type, incoming))
     except errors.RowError as error:
         if len(incoming) > 1:
             middle = len(incoming) // 2
@@ -123,12 +136,22 @@ def _bisect_entities(conn: Connection, claim: Claim, entity_type: str, incoming:
         return 0
 
 
-def _write_entities(conn: Connection, claim: Claim, entity_type: str, incoming: Sequence[Incoming]) -> int:
-    """How many entities were written."""
+def _resolve_and_write(conn: Connection, claim: Claim, entity_type: str, incoming: Sequence[Incoming]) -> int:
+    decided = _resolve(conn, claim, entity_type, incoming)
+    return _write_entities(conn, claim, entity_type, incoming, decided)
+
+
+def _resolve(conn: Connection, claim: Claim, entity_type: str, incoming: Sequence[Incoming]) -> Resolution:
     existing = production_store.find_entities(conn, claim, entity_type, incoming)
     names = names_at_stake(incoming, existing)
     claims = production_store.claimed_names(conn, claim, entity_type, names)
-    decided = resolve(incoming, existing, claims)
+    return resolve(incoming, existing, claims)
+
+
+def _write_entities(
+    conn: Connection, claim: Claim, entity_type: str, incoming: Sequence[Incoming], decided: Resolution
+) -> int:
+    """How many entities were written."""
     production_store.adopt_entities(conn, claim, entity_type, decided.adopted)
     known: dict[int, Incoming] = {}
     created: dict[str, Incoming] = {}

@@ -66,6 +66,13 @@ class Reached(NamedTuple):
     row: int
 
 
+class EntityBatches(NamedTuple):
+    """The last rows of the batches of one entity type; whether an entity of them is known by name alone."""
+
+    ends: list[int]
+    by_name: bool
+
+
 class Displaced(Exception):
     """The promotion has come to another place than its worker thinks: a commit's answer was lost, or a
     crash of the server took commits back. `reached` is where it stands.
@@ -98,11 +105,6 @@ class DailyBatch:
     unresolved_rows: list[int]
 
 
-def lock_entities(conn: Connection, claim: Claim) -> None:
-    """Names and ids of this client's platform are resolved by nobody else until the commit."""
-    _sql.lock_entities(conn, **claim.scope)
-
-
 def staged_entities(
     conn: Connection, claim: Claim, entity_type: str, *, after_row: int, limit: int
 ) -> list[Incoming]:
@@ -115,7 +117,22 @@ def staged_entities(
         limit=limit,
         only_failed=claim.only_failed,
     )
-    return [Incoming(**row._asdict()) for row in rows]
+    return [Incoming(*row) for row in rows]
+
+
+def batches_of_entities(
+    conn: Connection, claim: Claim, entity_type: str, *, after_row: int, limit: int
+) -> EntityBatches:
+    """How the staged entities of one type after this row fall into batches of so many."""
+    ends, by_name = _sql.batches_of_entities(
+        conn,
+        **claim.staging,
+        entity_type=entity_type,
+        after_row=after_row,
+        limit=limit,
+        only_failed=claim.only_failed,
+    )
+    return EntityBatches(ends, by_name)
 
 
 def find_entities(
@@ -136,7 +153,7 @@ def find_entities(
         names=[entity.name for entity in named],
         **{f"{parent}s": [getattr(entity, parent) for entity in named] for parent in table.parents},
     )
-    return [Existing(**row._asdict()) for row in rows]
+    return [Existing(*row) for row in rows]
 
 
 def claimed_names(conn: Connection, claim: Claim, entity_type: str, names: Sequence[str]) -> dict[Place, int]:

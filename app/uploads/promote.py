@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,7 @@ from app.uploads.webhooks import deliver
 log = logs.get(__name__)
 
 LANES = 2
-"""Batches of days that are written side by side, each by a process of the server's."""
+"""Batches of one type that are worked on side by side, each by a process of the server's."""
 
 PLACE_SECONDS = 0.03
 """So much later a place that is free among a workspace's active uploads may be told of."""
@@ -61,6 +61,19 @@ class End:
     others_wait: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a transaction came to: where the upload stands, and the upload's end when nothing is left.
+
+    `side_by_side` is where the batches begin that may be written next, several at a time.
+    """
+
+    reached: Reached
+    promoted: int = 0
+    end: End | None = None
+    side_by_side: Sequence[Reached] = ()
+
+
 class _Refused(Exception):
     """Something of what was to be written at once came to nothing: it is to be tried by itself.
 
@@ -76,33 +89,35 @@ class Promotion:
     """One promotion of one upload; `end` is there when it has come to its end."""
 
     def __init__(self, services: Services, claim: Claim, lease: Lease) -> None:
-        self.end: End | None = None
         self._services, self._claim, self._lease = services, claim, lease
-        self._reached = Reached(claim.promoting_type, claim.promoting_row)
+        self._last = Committed(Reached(claim.promoting_type, claim.promoting_row))
+
+    @property
+    def end(self) -> End | None:
+        return self._last.end
 
     def go_on(self) -> None:
         """The next batches are committed, each once."""
-        days_left = self._claim.staged_rows - 1 - self._reached.row
         try:
-            if self._reached.entity_type == DAYS and days_left > LANES * PROMOTION_BATCH_ROWS:
-                self._write_side_by_side()
+            if len(self._last.side_by_side) > LANES:
+                self._write_side_by_side(self._last.side_by_side)
             else:
                 self._write_together()
         except Displaced as elsewhere:
-            self._reached = elsewhere.reached
+            self._last = Committed(elsewhere.reached)
 
     def _write_together(self) -> None:
         """Small batches are committed as one, with the end of the upload when nothing is left."""
         try:
-            self._reached, self.end = self._call(self._reached, batches.write, rows=PROMOTION_BATCH_ROWS)
+            self._last = self._call(self._last.reached, batches.write, rows=PROMOTION_BATCH_ROWS)
         except _Refused as refused:
-            while self._reached != refused.at:
-                self._reached, self.end = self._write_alone(self._reached)
-            self._reached, self.end = self._write_alone(self._reached, failed=refused.error)
+            while self._last.reached != refused.at:
+                self._last = self._write_alone(self._last.reached)
+            self._last = self._write_alone(self._last.reached, failed=refused.error)
 
     def _write_alone(
         self, reached: Reached, turn: Turn | None = None, *, failed: errors.HeadworksError | None = None
-    ) -> tuple[Reached, End | None]:
+    ) -> Committed:
         """The next batch is committed, without the rows that the database refuses.
 
         A batch that keeps giving way to other transactions is failed, and the next one is tried. `failed`:
@@ -125,29 +140,31 @@ class Promotion:
         rows: int = 1,
         turn: Turn | None = None,
         failed: errors.HeadworksError | None = None,
-    ) -> tuple[Reached, End | None]:
-        """Batches of so many rows at least are committed; how far it has come, and the upload's end."""
+    ) -> Committed:
+        """Batches of so many rows at least are committed."""
 
-        def attempt() -> tuple[int, Reached, End | None]:
+        def attempt() -> Committed:
             return self._attempt(reached, write, rows, turn)
 
-        promoted, reached, end = retries.call(attempt, self._services.clock, failed=failed)
-        metrics.rows_promoted.inc(promoted)
-        if end is not None:
-            ended.count(self._services.clock, end.status, created_at=self._claim.created_at)
-        return reached, end
+        committed = retries.call(attempt, self._services.clock, failed=failed)
+        metrics.rows_promoted.inc(committed.promoted)
+        if committed.end is not None:
+            ended.count(self._services.clock, committed.end.status, created_at=self._claim.created_at)
+        return committed
 
-    def _attempt(
-        self, reached: Reached, write: Write, rows: int, turn: Turn | None
-    ) -> tuple[int, Reached, End | None]:
+    def _attempt(self, reached: Reached, write: Write, rows: int, turn: Turn | None) -> Committed:
         begin, taken, nothing_left = reached, 0, False
         written: dict[str, Counts] = {}
         end: End | None = None
+        next_ones: Sequence[Reached] = ()
         # What a crash of the server takes back is missed by the next batch, and by the end at last.
         durable = turn is None
         try:
             with self._services.db.transaction("promote", self._claim.workspace_id, durable=durable) as conn:
                 for batch in batches.after(conn, self._claim, reached):
+                    if turn is not None and batch.entity_type != DAYS:
+                        # Two batches may name one entity: the second writes when the first has committed.
+                        turn.wait_for(begin)
                     counts = write(conn, self._claim, batch)
                     written[batch.entity_type] = written.get(batch.entity_type, Counts()) + counts
                     reached, taken = batch.reached, taken + batch.rows
@@ -160,39 +177,39 @@ class Promotion:
                 upload = production_store.set_promoting(conn, self._claim, begin, reached, written)
                 if nothing_left:
                     end = _finish(self._services, conn, self._claim, upload)
+                elif turn is None:
+                    next_ones = batches.side_by_side(conn, self._claim, reached)
         except errors.HeadworksError as error:
             final = retry.policy_for(error).final
             if write is batches.write and (isinstance(error, errors.RowError) or final is Final.FAIL_BATCH):
                 raise _Refused(reached, error) from error
             raise
-        return sum(counts.promoted for counts in written.values()), reached, end
+        return Committed(reached, sum(counts.promoted for counts in written.values()), end, next_ones)
 
-    # -- many days
+    # -- many batches of one type
 
-    def _write_side_by_side(self) -> None:
-        """The days are committed in file order, while several batches are written at a time."""
-        turn = Turn(self._reached)
-        rows = iter(range(self._reached.row, self._claim.staged_rows - 1, PROMOTION_BATCH_ROWS))
+    def _write_side_by_side(self, begins: Sequence[Reached]) -> None:
+        """The batches are committed in file order, while several of them are worked on at a time."""
+        turn, left = Turn(self._last.reached), iter(begins)
         with ThreadPoolExecutor(LANES, "promote") as lanes:
             for _ in range(LANES):
                 # Each in a copy of the context: its log lines are the upload's, too.
-                lanes.submit(contextvars.copy_context().run, self._run_lane, rows, turn)
-        self._reached = turn.reached
+                lanes.submit(contextvars.copy_context().run, self._run_lane, left, turn)
+        self._last = Committed(turn.reached)
         if turn.error is not None:
             raise turn.error
 
-    def _run_lane(self, rows: Iterator[int], turn: Turn) -> None:
+    def _run_lane(self, begins: Iterator[Reached], turn: Turn) -> None:
         try:
-            for row in rows:
+            for reached in begins:
                 if turn.error is not None:
                     return
                 self._lease.check()
-                reached = Reached(DAYS, row)
                 try:
-                    after, _ = self._call(reached, batches.write, turn=turn)
+                    committed = self._call(reached, batches.write, turn=turn)
                 except _Refused as refused:
-                    after, _ = self._write_alone(reached, turn, failed=refused.error)
-                turn.pass_on(after)
+                    committed = self._write_alone(reached, turn, failed=refused.error)
+                turn.pass_on(committed.reached)
         except BaseException as error:  # also the wish to stop: it is for whoever waits for the lanes
             turn.end(error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from app.kernel.canonical import name_key
 
@@ -17,8 +18,7 @@ def place(campaign_id: int | None, ad_set_id: int | None, name: str | None) -> P
     return campaign_id, ad_set_id, name_key(name or "")
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(NamedTuple):
     """An entity that a report names. Its parents are production rows already."""
 
     row_index: int
@@ -36,8 +36,7 @@ class Incoming:
         return place(self.campaign_id, self.ad_set_id, self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Existing:
+class Existing(NamedTuple):
     """An entity of production."""
 
     id: int
@@ -65,6 +64,8 @@ class Resolution:
 
 def names_at_stake(incoming: Sequence[Incoming], existing: Sequence[Existing]) -> list[str]:
     """The names known by name alone that an id of the upload may take over."""
+    if not existing:
+        return []
     known = {found.external_id for found in existing}
     wanted = {
         entity.place
@@ -102,10 +103,12 @@ def resolve(
             result.known[entity.row_index] = known.id
         elif entity.external_id in result.created:
             continue
-        elif entity.id_source == "platform":
-            _by_platform_id(entity, by_place[entity.place], claims, by_id, result)
         else:
-            _by_name(entity, by_place[entity.place], result)
+            same_name = by_place.get(entity.place, []) if by_place else []
+            if entity.id_source == "platform":
+                _by_platform_id(entity, same_name, claims, by_id, result)
+            else:
+                _by_name(entity, same_name, result)
     return result
 
 

@@ -310,11 +310,6 @@ WHERE id = :upload_id AND claim_epoch = :claim_epoch AND NOT coalesce(report -> 
 SELECT promoting_type, promoting_row FROM data_uploads
 WHERE id = :upload_id AND status = 'promoting' AND claim_epoch = :claim_epoch;
 
--- name: lock_entities$
--- Nobody else resolves names and ids of this client's platform until the end of the transaction.
-SELECT pg_advisory_xact_lock(hashtextextended(
-    concat_ws('/', 'entities', :workspace_id, :client_id, :platform), 0));
-
 -- name: staged_entities
 -- The next staged entities of one type, in file order, with their parents' production ids.
 WITH batch AS MATERIALIZED (
@@ -344,6 +339,23 @@ SELECT row_index, d ->> 'external_id' AS external_id, d ->> 'id_source' AS id_so
        (a).resolved_id AS ad_set_id, coalesce((c).error_code, (a).error_code) AS parent_error
 FROM parented
 ORDER BY row_index;
+
+-- name: batches_of_entities^
+-- The last rows of the batches of so many that the staged entities of one type make, and whether one of them
+-- is known by its name alone.
+SELECT coalesce(array_agg(row_index ORDER BY row_index) FILTER (WHERE mod(number, :limit) = 0 OR following IS NULL), '{}')
+           AS ends,
+       coalesce(bool_or(by_name), false) AS by_name
+FROM (
+    SELECT s.row_index, s.raw_data ->> 'id_source' = 'name' AS by_name,
+           row_number() OVER (ORDER BY s.row_index) AS number, lead(s.row_index) OVER (ORDER BY s.row_index) AS following
+    FROM staging_rows s
+    WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = :entity_type
+      AND s.row_index > :after_row AND (NOT :only_failed OR (
+          SELECT r.resolved_id IS NULL FROM staging_id_resolution r
+          WHERE r.staged_on = :staged_on AND r.upload_id = :upload_id AND r.entity_type = :entity_type
+            AND r.row_index = s.row_index))
+) numbered;
 
 -- name: fail_entity_batch!
 -- The staged entities of this range are no production rows, for this reason.

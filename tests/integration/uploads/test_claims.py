@@ -201,6 +201,32 @@ def test_reports_of_one_client_and_platform_are_promoted_in_the_order_of_their_c
     assert must_claim(services, "promote").upload_id == newer
 
 
+def test_a_requeued_upload_waits_for_a_newer_one_that_is_at_work(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql
+) -> None:
+    older, newer = uploads.pending(), uploads.pending()
+    other_platform = uploads.pending(platform="google")
+    for held in [must_claim(services) for _ in range(3)]:
+        finish_staging(services, held)
+    finish_promotion(services, must_claim(services, "promote"))
+    at_work = must_claim(services, "promote")
+    assert at_work.upload_id == newer
+    owner_sql(
+        "UPDATE data_uploads SET status = 'staging_complete', slot = 0, finished_at = NULL"
+        f" WHERE id = '{older}'"
+    )
+    assert must_claim(services, "promote").upload_id == other_platform
+    assert claim(services, "promote") is None
+    # Nobody is at work on the newer one any more: its turn comes after the older one.
+    with services.db.transaction("dispatch") as conn:
+        claims_store.release_upload(conn, at_work, why="the worker was asked to stop")
+    again = must_claim(services, "promote")
+    assert again.upload_id == older
+    assert claim(services, "promote") is None
+    finish_promotion(services, again)
+    assert must_claim(services, "promote").upload_id == newer
+
+
 @pytest.mark.parametrize("stage", ["parse", "promote"])
 def test_an_upload_that_is_put_off_leaves_its_place_and_its_turn_to_others(
     stage: str, uploads: Uploads, services: Services, owner_sql: OwnerSql
@@ -216,13 +242,18 @@ def test_an_upload_that_is_put_off_leaves_its_place_and_its_turn_to_others(
         claims_store.defer_upload(conn, held[0], why="rate_limited", delay_seconds=60)
     assert uploads.show(ids[0]).slot is None
     assert must_claim(services).upload_id == ids[3]
-    assert must_claim(services, "promote").upload_id == ids[1]
+    overtaking = must_claim(services, "promote")
+    assert overtaking.upload_id == ids[1]
     owner_sql(f"UPDATE data_uploads SET next_attempt_at = now() WHERE id = '{ids[0]}'")
     assert claim(services, stage) is None  # three others are active
     fail(services, held[2])
+    if stage == "promote":  # nor while the one that took its turn is at work
+        assert claim(services, stage) is None
+        finish_promotion(services, overtaking)
     again = must_claim(services, stage)
     assert (again.upload_id, again.attempts, again.deferrals) == (ids[0], 1, 1)
-    assert sorted(owner_sql("SELECT slot FROM data_uploads WHERE slot IS NOT NULL")) == [(0,), (1,), (2,)]
+    slots = [slot for (slot,) in owner_sql("SELECT slot FROM data_uploads WHERE slot IS NOT NULL")]
+    assert sorted(slots) == ([0, 1, 2] if stage == "parse" else [0, 1])
 
 
 # -- again

@@ -591,6 +591,117 @@ def test_a_bad_row_among_batches_written_side_by_side_costs_one_row(
     assert errors_of(services, uploads.show(upload_id)) == [(5499, "row_refused")]
 
 
+# -- many entities, written side by side
+
+OF_ADS = "Day,Campaign name,Campaign ID,Ad set name,Ad Set ID,Ad name,Ad ID,Impressions,Amount spent (USD)"
+ADS_BY_NAME = "Day,Campaign name,Ad set name,Ad name,Impressions,Amount spent (USD)"
+
+
+def many_ads(count: int) -> list[str]:
+    """So many rows, each about an ad of its own."""
+    return [f"2025-05-01,Spring,1,Set {n % 9},{n % 9},Ad {n},{1000 + n},{n},1.50" for n in range(count)]
+
+
+@pytest.fixture
+def meetings(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Where the batches of ads began that were looked for while another one was, too."""
+    met: list[int] = []
+    under_way = threading.Barrier(promote.LANES)
+    real = production_store.find_entities
+
+    def meeting(conn: Any, claim: Claim, entity_type: str, wanted: list[Any]) -> Any:
+        if entity_type == "ad" and len(wanted) == 1000:
+            try:
+                under_way.wait(0.5)
+            except threading.BrokenBarrierError:
+                under_way.reset()
+            else:
+                met.append(wanted[0].row_index)
+        return real(conn, claim, entity_type, wanted)
+
+    monkeypatch.setattr(production_store, "find_entities", meeting)
+    yield met
+
+
+def of_ads(owner_sql: OwnerSql, upload_id: UUID) -> tuple[Any, ...]:
+    """The upload's end, how many ads there are, how many days of how many ads have the ad's own number."""
+    [upload] = owner_sql(f"SELECT status, promoted_rows, upserted FROM data_uploads WHERE id = '{upload_id}'")
+    [[ads]] = owner_sql("SELECT count(*) FROM ads")
+    [days] = owner_sql(
+        "SELECT count(*), count(DISTINCT ad_id) FROM daily_metrics d JOIN ads a ON a.id = d.ad_id"
+        " WHERE a.name = 'Ad ' || d.impressions"
+    )
+    return (*upload, ads, *days)
+
+
+def test_batches_of_ads_are_looked_for_side_by_side(
+    uploads: Uploads, owner_sql: OwnerSql, meetings: list[int]
+) -> None:
+    upload_id = uploads.finished(report(*many_ads(5500), header=OF_ADS))
+    written = {"campaigns": 1, "ad_sets": 9, "ads": 5500, "daily_metrics": 5500}
+    assert of_ads(owner_sql, upload_id) == ("completed", 5500, written, 5500, 5500, 5500)
+    assert sorted(meetings) == [1000, 2000, 3000, 4000]
+
+
+def test_ads_without_ids_are_looked_for_one_batch_after_another(
+    uploads: Uploads, owner_sql: OwnerSql, meetings: list[int]
+) -> None:
+    # What an earlier batch makes of a name is whom a later one means by it.
+    rows = [f"2025-05-01,Spring,Set,Ad {n},{n},1.50" for n in range(5500)]
+    upload_id = uploads.finished(report(*rows, header=ADS_BY_NAME))
+    assert of_ads(owner_sql, upload_id)[3:] == (5500, 5500, 5500)
+    assert meetings == []
+
+
+def test_an_ad_that_two_batches_name_is_one_ad(
+    uploads: Uploads, owner_sql: OwnerSql, meetings: list[int]
+) -> None:
+    rows = many_ads(4500)
+    # Said anew: rows 1,500 and 2,500 are of two batches that are looked for at the same time.
+    rows[2500] = "2025-05-02,Spring,1,Set 0,0,Renamed,2500,7,1.50"
+    upload_id = uploads.finished(report(*rows, header=OF_ADS))
+    assert of_ads(owner_sql, upload_id)[:2] == ("completed", 4500)
+    assert owner_sql("SELECT count(*), count(DISTINCT external_id) FROM ads") == [(4499, 4499)]
+    assert owner_sql("SELECT name FROM ads WHERE external_id = '2500'") == [("Renamed",)]
+    assert 1000 in meetings and 2000 in meetings
+
+
+def test_an_ad_known_by_name_is_taken_over_by_one_of_many(
+    uploads: Uploads, owner_sql: OwnerSql, meetings: list[int]
+) -> None:
+    known = [f"2025-04-01,Spring,1,Set {n % 9},{n % 9},Ad {n},,1,1.50" for n in (1200, 2200, 3200)]
+    uploads.finished(report(*known, header=OF_ADS))
+    assert owner_sql("SELECT DISTINCT id_source FROM ads") == [("name",)]
+    upload_id = uploads.finished(report(*many_ads(4500), header=OF_ADS))
+    assert of_ads(owner_sql, upload_id)[:2] == ("completed", 4500)
+    assert owner_sql("SELECT id_source, count(*) FROM ads GROUP BY 1") == [("platform", 4500)]
+    assert len(meetings) == 2 * promote.LANES or len(meetings) == promote.LANES
+
+
+def test_a_bad_ad_among_batches_written_side_by_side_costs_its_row(
+    uploads: Uploads, services: Services, owner_sql: OwnerSql
+) -> None:
+    owner_sql("ALTER TABLE ads ADD CONSTRAINT not_that_one CHECK (external_id <> '4400')")
+    try:
+        upload_id = uploads.finished(report(*many_ads(4500), header=OF_ADS))
+    finally:
+        owner_sql("ALTER TABLE ads DROP CONSTRAINT not_that_one")
+    assert errors_of(services, uploads.show(upload_id)) == [(3400, "row_refused")]
+    assert of_ads(owner_sql, upload_id)[3:] == (4499, 4499, 4499)
+
+
+def test_a_lost_answer_among_batches_of_ads_changes_nothing(services: Services, owner_sql: OwnerSql) -> None:
+    for nth in range(1, 12):
+        owner_sql("TRUNCATE daily_metrics, ads, ad_sets, campaigns")
+        unlucky, db = losing(services, "promote", nth)
+        uploads = Uploads(unlucky)
+        upload_id = uploads.finished(report(*many_ads(4500), header=OF_ADS), workspace_id=uuid.uuid4())
+        written = {"campaigns": 1, "ad_sets": 9, "ads": 4500, "daily_metrics": 4500}
+        found = of_ads(owner_sql, upload_id)
+        assert found == ("completed", 4500, written, 4500, 4500, 4500), f"transaction {nth}"
+        assert db.left <= 0
+
+
 @pytest.mark.parametrize("row", [1500, 3500])
 def test_work_that_is_interrupted_among_batches_written_side_by_side_goes_on(
     row: int, uploads: Uploads, services: Services, owner_sql: OwnerSql, monkeypatch: pytest.MonkeyPatch
