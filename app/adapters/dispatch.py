@@ -52,30 +52,46 @@ class CeleryDispatch:
         self._clock = clock
         self._app: celery.Celery | None = None
         self._quiet_until = clock.monotonic()
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._next: dict[str, float] = {}  # task → when its next hint may be sent
-        self._waiting: set[str] = set()  # tasks one of whose hints waits for that
+        self._waiting: dict[str, tuple[float, str | None]] = {}  # tasks whose next hint waits for that
+        self._late: threading.Thread | None = None
 
     def send(self, task: str, *, within: float = GAP_SECONDS) -> None:
         now = self._clock.monotonic()
-        with self._lock:
+        with self._changed:
             if task in self._waiting:
                 return
-            wait = self._next.get(task, now) - now
-            self._next[task] = max(now, now + wait) + within
-            if wait > 0:
-                self._waiting.add(task)
-        if wait > 0:
-            timer = threading.Timer(wait, self._send_late, (task, tracing.traceparent()))
-            timer.daemon = True  # a process that ends before leaves it to the sweep
-            timer.start()
-        else:
-            self._send(task, tracing.traceparent())
+            at = max(now, self._next.get(task, now))
+            self._next[task] = at + within
+            if at > now:
+                self._waiting[task] = at, tracing.traceparent()
+                self._send_late()
+                return
+        self._send(task, tracing.traceparent())
 
-    def _send_late(self, task: str, traceparent: str | None) -> None:
-        with self._lock:
-            self._waiting.discard(task)
-        self._send(task, traceparent)
+    def _send_late(self) -> None:
+        """A thread sends what waits. Always the same: Celery makes much ado of the first hint of each."""
+        if self._late is not None and self._late.is_alive():  # of a process that was forked none is
+            self._changed.notify()
+            return
+        # A process that ends before leaves its hints to the sweep.
+        self._late = threading.Thread(target=self._send_what_waits, name="late hints", daemon=True)
+        self._late.start()
+
+    def _send_what_waits(self) -> None:
+        while True:
+            with self._changed:
+                while (wait := self._seconds_left()) is None or wait > 0:
+                    self._changed.wait(wait)
+                task = min(self._waiting, key=lambda task: self._waiting[task][0])
+                _, traceparent = self._waiting.pop(task)
+            self._send(task, traceparent)
+
+    def _seconds_left(self) -> float | None:
+        """Until the next hint that waits may be sent; None when none waits."""
+        times = [at for at, _ in self._waiting.values()]
+        return min(times) - self._clock.monotonic() if times else None
 
     def _send(self, task: str, traceparent: str | None) -> None:
         if self._clock.monotonic() < self._quiet_until:
