@@ -36,6 +36,9 @@ LANES = 2
 PLACE_SECONDS = 0.03
 """So much later a place that is free among a workspace's active uploads may be told of."""
 
+EVENT_SECONDS = 0.25
+"""So much later the events of uploads that end one after the other may be published."""
+
 Write = Callable[[Connection, Claim, Batch], Counts]
 
 
@@ -45,7 +48,7 @@ def promote_upload(services: Services, claim: Claim, lease: Lease) -> None:
     while promotion.end is None:
         lease.check()
         promotion.go_on()
-    services.dispatch.send("uploads.relay")
+    services.dispatch.send("uploads.relay", within=EVENT_SECONDS)
     if promotion.end.webhooks:
         services.dispatch.send(deliver.TASK)
     if promotion.end.others_wait:

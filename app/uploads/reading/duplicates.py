@@ -15,20 +15,38 @@ NOT_ADDITIVE = ("reach",)
 """Metrics that must not be added up: the same person may be in two of the rows."""
 
 
+FEW_KEYS = 4_000
+"""So many keys are remembered as they are: cheaper than a page of memory that is taken for each."""
+
+
 class Repeats:
     """The natural keys of a file that may stand in it more than once: all that do, and few others.
 
-    A bit for each of 2^27 places where a key's hash may fall: 16 MB however large the file is, which
-    are only taken where bits are set.
+    The first ones as they are; from then on a bit for each of 2^27 places where a key's hash may fall: 16 MB
+    however large the file is, which are only taken where bits are set.
     """
 
     def __init__(self) -> None:
         self.keys: list[str] = []
-        self._seen = mmap.mmap(-1, 1 << 24)  # the kernel gives a page when it is first written to
+        self._first: set[str] = set()
+        self._seen: mmap.mmap | None = None
 
-    def look_at(self, keys: Iterable[str]) -> None:
+    def look_at(self, keys: Sequence[str]) -> None:
         """Take in the keys of some rows; each is a hash in hex."""
-        seen, repeated = self._seen, self.keys
+        if self._seen is None and len(self._first) + len(keys) <= FEW_KEYS:
+            for key in keys:
+                if key in self._first:
+                    self.keys.append(key)
+                self._first.add(key)
+            return
+        if self._seen is None:
+            self._seen = mmap.mmap(-1, 1 << 24)  # the kernel gives a page when it is first written to
+            self._mark(self._first, self._seen)
+            self._first.clear()
+        self._mark(keys, self._seen)
+
+    def _mark(self, keys: Iterable[str], seen: mmap.mmap) -> None:
+        repeated = self.keys
         for key in keys:
             place = int(key[:7], 16) >> 1
             bit = 1 << (place & 7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from app.uploads.reading import aliases
@@ -27,7 +27,7 @@ class Column:
     currency: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)

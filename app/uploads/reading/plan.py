@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, BinaryIO
 
 from app.kernel import errors
@@ -57,7 +57,8 @@ class Plan:
 
     def as_json(self) -> dict[str, Any]:
         """The plan as a JSON object, for `from_json`."""
-        return asdict(self)
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**own, "columns": [column.as_json() for column in self.columns]}
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Plan:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from report import lines, read
+
+from app.uploads.reading.duplicates import Repeats
 
 BROKEN_DOWN = (
     "Day,Campaign name,Campaign ID,Age,Gender,Impressions,Reach,Clicks (all),Link clicks"
@@ -248,3 +252,16 @@ def test_merged_and_repeated_rows_are_valid_rows() -> None:
     )
     assert (report.data, report.valid, report.merged, report.identical) == (3, 3, 1, 1)
     assert len(report.daily) == report.valid - report.merged - report.identical
+
+
+@pytest.mark.parametrize("at_once", [1, 500, 3_000, 12_000])
+@pytest.mark.parametrize("distance", [1, 400, 4_000, 9_000])
+def test_a_key_is_known_again_however_long_ago_it_was_seen(at_once: int, distance: int) -> None:
+    keys = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(10_000)]
+    again = [keys[number] for number in (0, 3, 999)]
+    rows = [*keys[: 1_000 + distance], *again, *keys[1_000 + distance :]]
+    repeats = Repeats()
+    for begin in range(0, len(rows), at_once):
+        repeats.look_at(rows[begin : begin + at_once])
+    assert set(again) <= set(repeats.keys)
+    assert len(repeats.keys) < len(again) + 5  # two of ten thousand fall on one of 2^27 places now and then
