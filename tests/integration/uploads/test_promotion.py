@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, timedelta
@@ -641,6 +642,26 @@ def test_batches_of_ads_are_looked_for_side_by_side(
     written = {"campaigns": 1, "ad_sets": 9, "ads": 5500, "daily_metrics": 5500}
     assert of_ads(owner_sql, upload_id) == ("completed", 5500, written, 5500, 5500, 5500)
     assert sorted(meetings) == [1000, 2000, 3000, 4000]
+
+
+def test_batches_of_ads_are_written_one_after_the_other(
+    uploads: Uploads, monkeypatch: pytest.MonkeyPatch, meetings: list[int]
+) -> None:
+    # One that held an ad which an earlier batch names, too, would wait for its turn, and that one for it.
+    written: list[int] = []
+    real = production_store.create_entities
+
+    def noting(conn: Any, claim: Claim, entity_type: str, new: list[Any]) -> Any:
+        if entity_type == "ad":
+            if new[0].row_index in (1000, 3000):
+                time.sleep(0.5)
+            written.append(new[0].row_index)
+        return real(conn, claim, entity_type, new)
+
+    monkeypatch.setattr(production_store, "create_entities", noting)
+    uploads.finished(report(*many_ads(5500), header=OF_ADS))
+    assert written == [0, 1000, 2000, 3000, 4000, 5000]
+    assert len(meetings) == 4
 
 
 def test_ads_without_ids_are_looked_for_one_batch_after_another(
