@@ -195,6 +195,10 @@ refdata_outbox_oldest_seconds = Asked(
     "headworks_refdata_outbox_oldest_seconds", "How long the oldest of them has waited.", ("database",)
 )
 refdata_pod_ready = Asked("headworks_refdata_pod_ready", "1 while this pod answers reads.")
+refdata_loader_up = Asked(
+    "headworks_refdata_loader_up",
+    "1 while this pod's loader is heard of. Without it the pod answers from memory, and grows old.",
+)
 refdata_poll_timestamp_seconds = Gauge(
     "headworks_refdata_poll_timestamp_seconds",
     "When a process that applies commands last heard from its topic, since 1970.",
@@ -206,11 +210,10 @@ kafka_consumer_lag = Gauge(
     ["topic", "partition"],
     multiprocess_mode="mostrecent",
 )
-dict_version_lag = Gauge(
+dict_version_lag = Asked(
     "dict_version_lag",
     "How many versions a pod is behind what it has heard of, of the tenant that is furthest behind.",
-    ["dict_code"],
-    multiprocess_mode="mostrecent",
+    ("dict_code",),
 )
 cache_reload_duration = Histogram(
     "cache_reload_duration",
@@ -219,19 +222,14 @@ cache_reload_duration = Histogram(
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60),
 )
 cache_reload_errors = Counter("cache_reload_errors", "Reloads that failed, by code.", ["dict_code", "code"])
-redis_stream_lag = Gauge(
-    "redis_stream_lag",
-    "Announcements on the stream that the pod has not read.",
-    multiprocess_mode="mostrecent",
-)
+redis_stream_lag = Asked("redis_stream_lag", "Announcements on the stream that the pod has not read.")
 postgres_fallback_reads = Counter(
     "postgres_fallback_reads", "Reads that the database answered itself.", ["dict_code"]
 )
-refdata_staleness_seconds = Gauge(
+refdata_staleness_seconds = Asked(
     "headworks_refdata_staleness_seconds",
     "Since when a dictionary was not found to be as its database has it.",
-    ["dict_code"],
-    multiprocess_mode="mostrecent",
+    ("dict_code",),
 )
 refdata_drifts = Counter(
     "headworks_refdata_drifts_total", "Changes of tables that no command has made.", ["dict_code"]

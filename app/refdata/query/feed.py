@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 import redis.exceptions
 
-from app.adapters import logs, metrics
+from app.adapters import logs
 from app.adapters.topics.streams_redis import Server, errors_of
 from app.kernel import errors
 from app.kernel.clock import Clock
@@ -76,6 +76,7 @@ class Feed:
         self._hearing = hearing
         self._clock = clock
         self._read_at = float("-inf")
+        self._unread = 0
         self._stopped = threading.Event()
         self._threads = [
             threading.Thread(target=partial(self._run, work), name=f"feed {work.__name__}", daemon=True)
@@ -91,6 +92,11 @@ class Feed:
     def is_deaf(self) -> bool:
         """Whether Redis was not heard of for some seconds: then the databases alone tell of changes."""
         return self._clock.monotonic() > self._read_at + DEAF_SECONDS
+
+    @property
+    def unread(self) -> int | None:
+        """Announcements on the stream that were not read; None: Redis was not heard of for some seconds."""
+        return None if self.is_deaf else self._unread
 
     def close(self) -> None:
         """Nothing is heard any more, and Redis keeps nothing for this pod."""
@@ -170,7 +176,7 @@ class Feed:
         """How much is unread is known."""
         for group in client.xinfo_groups(self._config.stream_key):
             if group["name"].decode() == self._group:
-                metrics.redis_stream_lag.set(group.get("lag") or 0)
+                self._unread = int(group.get("lag") or 0)
 
     def _clean(self, client: Any) -> None:
         """Groups of pods that are gone for good are removed."""

@@ -51,8 +51,13 @@ class Pulse(msgspec.Struct, tag=True, array_like=True, frozen=True):
     is_ready: bool
     waits_for: str
     """What is missing, if it is not ready."""
-    ages: dict[str, float]
-    """By dictionary, for how many seconds it was not compared with its database, at most."""
+    ages: dict[str, float | None]
+    """By dictionary, for how many seconds it was not compared with its database, at most; None: this loader
+    has not compared it yet."""
+    behind: dict[str, int]
+    """By dictionary, how many versions it is behind what was heard of, of the tenant furthest behind."""
+    unread: int | None
+    """Announcements on the stream that were not read; None: Redis does not say."""
 
 
 class Entries(msgspec.Struct, tag=True, array_like=True, frozen=True):

@@ -82,9 +82,9 @@ class Keeper:
             if (table := self._tables.get(place)) is not None:
                 self._tell(self.whole(table))
 
-    def checked_at(self, place: Place) -> float:
-        """When the table was last found to be as its database had it; -inf: never."""
-        return self._checked.get(place, float("-inf"))
+    def checked_at(self, place: Place) -> float | None:
+        """When the table was last found to be as its database had it; None: never."""
+        return self._checked.get(place)
 
     def drop(self, place: Place) -> None:
         """The dictionary is not served any more."""

@@ -7,7 +7,6 @@ from itertools import count
 from pathlib import Path
 
 from app.adapters import logs
-from app.kernel.clock import Clock
 from app.refdata.query import frames
 from app.refdata.query.frames import Changed, Entries, Failed, FromReader, Gone, Pulse, Whole
 from app.refdata.query.shelf import Shelf
@@ -22,10 +21,9 @@ ASK_SECONDS = 5.0
 class Link:
     """One connection to the loader, made anew whenever it breaks; meanwhile the shelf stays as it is."""
 
-    def __init__(self, path: Path, shelf: Shelf, clock: Clock) -> None:
+    def __init__(self, path: Path, shelf: Shelf) -> None:
         self._path = path
         self._shelf = shelf
-        self._clock = clock
         self._loader: asyncio.StreamWriter | None = None
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[Entries | Failed]] = {}
@@ -92,9 +90,7 @@ class Link:
                 case Gone():
                     self._shelf.drop(frame)
                 case Pulse():
-                    self._shelf.pulse = frame
-                    self._shelf.pulse_at = self._clock.monotonic()
-                    self._shelf.is_linked = True
+                    self._shelf.hear(frame)
                     # A loader that has just begun knows nothing yet: what is here stays until it does.
                     if told is not None and frame.is_ready:
                         self._shelf.only(told)

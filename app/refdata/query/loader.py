@@ -42,7 +42,6 @@ class Loader:
         self._of = of
         self._look_at_config = look
         self._clock = of.clock
-        self._began = of.clock.monotonic()
         self._expected: set[Place] | None = None
         """What has to be loaded before the pod is ready; None: no database has told yet."""
         self._is_restored = self._has_been_ready = False
@@ -230,20 +229,16 @@ class Loader:
     def _state(self) -> Pulse:
         now = self._clock.monotonic()
         tables = self._keeper.tables
-        ages: dict[str, float] = {}
+        ages: dict[str, float | None] = {}
         for place in tables:
-            age = now - max(self._keeper.checked_at(place), self._began)
-            ages[place[1]] = max(ages.get(place[1], 0.0), age)
+            at, age = self._keeper.checked_at(place), ages.get(place[1], 0.0)
+            ages[place[1]] = None if at is None or age is None else max(age, now - at)
         lag: dict[str, int] = dict.fromkeys(ages, 0)
         for place, wanted in self._desk.lag().items():
             known = tables.get(place)
             lag[place[1]] = max(lag.get(place[1], 0), wanted - (known.standing.version if known else 0))
-        for code, behind in lag.items():
-            metrics.dict_version_lag.labels(code).set(behind)
-        for code, age in ages.items():
-            metrics.refdata_staleness_seconds.labels(code).set(age)
         waits_for = self._waits_for()
-        return Pulse(not waits_for, waits_for, ages)
+        return Pulse(not waits_for, waits_for, ages, lag, self._feed.unread)
 
     def _waits_for(self) -> str:
         """What is missing before reads can be answered; empty: nothing.

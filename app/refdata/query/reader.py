@@ -39,7 +39,7 @@ async def _run(of: Services, folder: Path, listening: socket.socket, server: str
         return query.keep_versions, query.keep_seconds
 
     shelf = Shelf(of.clock, keep=keep)
-    link = Link(frames.socket_in(folder), shelf, of.clock)
+    link = Link(frames.socket_in(folder), shelf)
     reads = Reads(shelf, link, Door(of).let_in, lambda: of.config, of.clock)
     stopping, stopped = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
+
+from prometheus_client.metrics_core import GaugeMetricFamily
 
 from app.access import statuses
 from app.adapters import exposition, logs, metrics
@@ -33,7 +35,7 @@ from app.refdata.query.request import (
     token_in,
     tokens_in,
 )
-from app.refdata.query.shelf import Served, Shelf, age_of
+from app.refdata.query.shelf import Served, Shelf
 from app.refdata.query.table import Place
 from app.refdata.query.watchers import Watchers
 
@@ -41,9 +43,6 @@ log = logs.get(__name__)
 
 LOADING_SECONDS = 2.0
 """So long a read waits for a dictionary that is not loaded, or for what the primary is not asked for."""
-
-PULSE_SECONDS = 5.0
-"""A loader that was not heard of for so long is gone."""
 
 PAGE = 10_000
 
@@ -325,7 +324,7 @@ class Reads:
 
     def _version(self, served: Served, place: Place) -> Reply:
         standing = served.table.standing
-        age = age_of(self._shelf, place[1], self._clock.monotonic())
+        age = self._shelf.ages().get(place[1])
         found = {
             "tenantId": place[0], "dictCode": place[1], "version": standing.version,
             "epoch": str(standing.epoch), "items": served.table.count,
@@ -361,16 +360,29 @@ class Reads:
         waits_for = "the end of this process" if self.is_draining else pulse.waits_for
         if self.is_draining or not pulse.is_ready:
             return json_reply({"status": "OUT_OF_SERVICE", "waitsFor": waits_for}, status=503)
-        silence = self._clock.monotonic() - self._shelf.pulse_at
         return json_reply({
             "status": "UP", "dictionaries": sum(1 for _ in self._shelf.places()),
-            "loader": "UP" if self._shelf.is_linked and silence < PULSE_SECONDS else "DOWN",
+            "loader": "UP" if self._shelf.hears_loader else "DOWN",
         })  # fmt: skip
 
     def _metrics(self) -> Reply:
         self.tick()
-        ready = not self.is_draining and self._shelf.pulse.is_ready
-        content, kind = exposition.text([metrics.refdata_pod_ready.of(float(ready))])
+        content, kind = exposition.text(self._gauges())
         return Reply(
             200, Fields(200, ((b"content-type", kind.encode()), (b"cache-control", b"no-store"))), content
         )
+
+    def _gauges(self) -> Iterator[GaugeMetricFamily]:
+        """How the pod stands at this moment, told by who still knows it when the loader hangs or is gone."""
+        pulse = self._shelf.pulse
+        yield metrics.refdata_pod_ready.of(float(not self.is_draining and pulse.is_ready))
+        yield metrics.refdata_loader_up.of(float(self._shelf.hears_loader))
+        yield metrics.refdata_staleness_seconds.of(_by_code(self._shelf.ages()))
+        if self._shelf.hears_loader:
+            yield metrics.dict_version_lag.of(_by_code(pulse.behind))
+            if pulse.unread is not None:
+                yield metrics.redis_stream_lag.of(pulse.unread)
+
+
+def _by_code(values: Mapping[str, float]) -> dict[tuple[str, ...], float]:
+    return {(code,): value for code, value in values.items()}

@@ -20,6 +20,9 @@ MOST_EMPTY = 10_000
 EMPTY_SECONDS = 10.0
 """So long a dictionary that nobody ever wrote is not asked for again."""
 
+PULSE_SECONDS = 5.0
+"""A loader that was not heard of for so long is gone."""
+
 
 class Served:
     """A version of a dictionary, and what all answers from it begin with."""
@@ -72,8 +75,9 @@ class Shelf:
         self._waiting: dict[Place, asyncio.Future[None]] = {}
         self.generation = 0
         """Another one whenever anything is not as it was: what was found out before no longer holds."""
-        self.pulse = frames.Pulse(False, "the loader", {})
-        self.pulse_at = float("-inf")
+        self.pulse = frames.Pulse(False, "the loader", {}, {}, None)
+        self._pulse_at = float("-inf")
+        self._checked_at: dict[str, float] = {}
         self.is_linked = False
         """Whether the loader that lives now has told all that it has."""
 
@@ -107,6 +111,32 @@ class Shelf:
         return bool(done)
 
     # -- what the loader tells
+
+    @property
+    def hears_loader(self) -> bool:
+        """Whether the loader lives: one that hangs keeps its end of the socket, and is silent."""
+        return self.is_linked and self._clock.monotonic() - self._pulse_at < PULSE_SECONDS
+
+    def hear(self, pulse: frames.Pulse) -> None:
+        """The loader lives, and says how old its dictionaries are.
+
+        What it has not compared yet is as old as it was: one that ends again and again makes nothing young.
+        """
+        now = self._pulse_at = self._clock.monotonic()
+        self.pulse = pulse
+        self.is_linked = True
+        for code, age in pulse.ages.items():
+            if age is None:
+                self._checked_at.setdefault(code, now)
+            else:
+                self._checked_at[code] = now - age
+        if pulse.is_ready:
+            self._checked_at = {code: at for code, at in self._checked_at.items() if code in pulse.ages}
+
+    def ages(self) -> dict[str, float]:
+        """By dictionary, for how long it was not compared with its database; the loader may be gone."""
+        now = self._clock.monotonic()
+        return {code: now - at for code, at in self._checked_at.items()}
 
     def whole(self, frame: frames.Whole) -> bool:
         """The dictionary is as the frame says; False: its image is gone, because there is a newer one."""
@@ -185,9 +215,3 @@ class Shelf:
         waiting = self._waiting.pop(place, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
-
-
-def age_of(shelf: Shelf, dict_code: str, now: float) -> float | None:
-    """For how long the dictionary was not compared with its database; None: that is not known."""
-    age = shelf.pulse.ages.get(dict_code)
-    return None if age is None else age + max(0.0, now - shelf.pulse_at)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -704,3 +707,49 @@ def test_the_files_of_another_history_are_not_kept(starts: Starts, tenant: str) 
         pod.stop()
     finally:
         pod.kill()
+
+
+# -- a loader that hangs
+
+
+def test_a_loader_that_hangs_is_seen_in_the_metrics_as_in_readiness(starts: Starts, tenant: str) -> None:
+    """Its readers tell how old they are: it cannot say itself that it is silent."""
+    starts.world.write(tenant, {"a": {"n": 1}})
+    pod = starts.begin()
+    try:
+        pod.await_health("readiness", 200)
+        wait_until(lambda: told(pod)["headworks_refdata_loader_up"] == 1)
+        assert staleness(pod) < 30
+        assert "dict_version_lag" in told(pod)
+        [loader] = [pid for pid in pod.pids() if b"query-loader" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(loader, signal.SIGSTOP)
+        try:
+            wait_until(lambda: told(pod)["headworks_refdata_loader_up"] == 0, seconds=15)
+            health = pod.get("/actuator/health/readiness", Authorization=None).json
+            assert (health["status"], health["loader"]) == ("UP", "DOWN")
+            assert told(pod)["headworks_refdata_pod_ready"] == 1, "it answers from memory"
+            assert "dict_version_lag" not in told(pod), "nobody knows it"
+            before = staleness(pod)
+            time.sleep(1)
+            assert staleness(pod) >= before + 1
+            assert json.loads(pod.get(place(tenant)).body)["ageSeconds"] >= 5
+        finally:
+            os.kill(loader, signal.SIGCONT)
+        wait_until(lambda: told(pod)["headworks_refdata_loader_up"] == 1)
+        wait_until(lambda: staleness(pod) < 5.5, seconds=15)
+        pod.stop()
+    finally:
+        pod.kill()
+
+
+def told(pod: Serving) -> dict[str, float]:
+    """The values of the pod's metrics by their names; of those with labels the largest."""
+    text = pod.get("/actuator/prometheus", Authorization=None).body.decode()
+    found: dict[str, float] = {}
+    for name, value in re.findall(r"^(\w+)(?:\{.*?\})? (\S+)$", text, re.MULTILINE):
+        found[name] = max(found.get(name, 0.0), float(value))
+    return found
+
+
+def staleness(pod: Serving) -> float:
+    return told(pod)["headworks_refdata_staleness_seconds"]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.refdata.query import image
-from app.refdata.query.frames import Changed, Gone, Whole
+from app.refdata.query.frames import Changed, Gone, Pulse, Whole
 from app.refdata.query.image import Standing, token_of
-from app.refdata.query.shelf import EMPTY_SECONDS, Shelf
+from app.refdata.query.shelf import EMPTY_SECONDS, PULSE_SECONDS, Shelf
 from tests.unit.refdata_query.clocks import Clock
 
 PLACE = ("tenant-a", "COUNTRY")
@@ -132,3 +132,46 @@ def test_whatever_changes_begins_another_generation(shelf: Shelf, tmp_path: Path
         act()
         assert shelf.generation not in seen
         seen.add(shelf.generation)
+
+
+# -- the loader
+
+
+def pulse(**ages: float | None) -> Pulse:
+    return Pulse(True, "", ages, {}, None)
+
+
+def test_a_loader_that_is_silent_leaves_its_dictionaries_to_grow_old(shelf: Shelf, clock: Clock) -> None:
+    shelf.hear(pulse(COUNTRY=2.0, NOTES=0.5))
+    assert shelf.hears_loader
+    clock.now_at += PULSE_SECONDS + 100
+    assert not shelf.hears_loader
+    assert shelf.ages() == {"COUNTRY": PULSE_SECONDS + 102, "NOTES": PULSE_SECONDS + 100.5}
+
+
+def test_a_loader_that_begins_anew_makes_nothing_young_before_it_has_compared_it(
+    shelf: Shelf, clock: Clock
+) -> None:
+    shelf.hear(pulse(COUNTRY=1.0))
+    for _ in range(3):  # it ends each time before it could ask the database
+        clock.now_at += 60
+        shelf.is_linked = False
+        shelf.hear(pulse(COUNTRY=None))
+    assert shelf.ages() == {"COUNTRY": 181.0}
+    shelf.hear(pulse(COUNTRY=0.2))
+    assert shelf.ages()["COUNTRY"] == pytest.approx(0.2)
+
+
+def test_what_nobody_has_compared_yet_grows_old_since_it_was_heard_of(shelf: Shelf, clock: Clock) -> None:
+    shelf.hear(pulse(COUNTRY=None))
+    clock.now_at += 7
+    shelf.hear(pulse(COUNTRY=None))
+    assert shelf.ages() == {"COUNTRY": 7.0}
+
+
+def test_a_dictionary_that_is_not_served_any_more_has_no_age(shelf: Shelf) -> None:
+    shelf.hear(pulse(COUNTRY=1.0, NOTES=1.0))
+    shelf.hear(Pulse(False, "the databases", {}, {}, None))
+    assert set(shelf.ages()) == {"COUNTRY", "NOTES"}, "a loader that has just begun knows nothing yet"
+    shelf.hear(pulse(NOTES=1.0))
+    assert set(shelf.ages()) == {"NOTES"}
