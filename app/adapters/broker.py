@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import redis
 import redis.exceptions
 
 from app.adapters import logs
+from app.adapters.topics.streams_redis import Server, errors_of
 from app.kernel import errors
 
 log = logs.get(__name__)
 
 SAFE_POLICY = "noeviction"
+
+PROBE = "headworks:probe"
+PROBE_MS = 1000
 
 
 class UnsafeBroker(errors.Fatal):
@@ -46,3 +52,16 @@ def check(url: str) -> None:
             f"The broker's maxmemory-policy is {policy}, under which queues and bindings may be evicted:"
             f" set it to {SAFE_POLICY}."
         )
+
+
+def check_takes(url: str) -> None:
+    """Returns when this Redis takes what it is given: one that is full, or a replica, answers nevertheless.
+
+    MemoryFull, or ConnectionLost whose sentence says why. Where this user may not write this key it is not
+    judged.
+    """
+    try:
+        with errors_of(), closing(Server(url)) as server:
+            server.client.set(PROBE, "", px=PROBE_MS)
+    except errors.AccessDenied:
+        log.info("broker_not_judged", reason="writing is not allowed")

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import math
 import os
+import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -56,6 +57,9 @@ SQLSTATES: dict[str, type[errors.HeadworksError]] = {
     "22": errors.RowRefused,  # data exceptions: out of range, invalid text
     "21000": errors.RowRefused,  # cardinality_violation: one key twice in one statement
 }
+
+
+_OWN_WORDS = re.compile(r"\bFATAL:\s*(.+)")
 
 
 def translate(error: psycopg2.Error) -> errors.HeadworksError | None:
@@ -360,6 +364,15 @@ def _translated() -> Iterator[None]:
         if known is None:
             raise
         raise known from error
+
+
+def turned_away(error: errors.ConnectionLost) -> str | None:
+    """What PostgreSQL says to whom it lets in no further; None: it was not heard of.
+
+    Only its own words, which name users and databases and no password.
+    """
+    found = _OWN_WORDS.search(str(error.__cause__ or ""))
+    return found[1].strip().rstrip(".") if found else None
 
 
 def savepoint(connection: Connection, work: Callable[[], T]) -> T:

@@ -147,14 +147,6 @@ def is_reachable(broker_url: str) -> bool:
     return True
 
 
-def silent_queues(broker_url: str) -> list[str]:
-    """The queues of `task_routes` for which no worker answers, in order."""
-    try:
-        return [queue for queue, workers in workers_of_queues(broker_url).items() if not workers]
-    except errors.ConnectionLost:
-        return queues()
-
-
 def queues() -> list[str]:
     """The queues of `task_routes`, in order."""
     return sorted({route["queue"] for route in celery_app("").conf.task_routes.values()})

@@ -172,6 +172,12 @@ class Settings:
         return self.redis_url or self.broker_url
 
     @property
+    def redis_urls(self) -> tuple[str, ...]:
+        """Each Redis of the instance once: the broker, if it is one; that of event streams and counters."""
+        every = dict.fromkeys((self.broker_url, self.redis))
+        return tuple(url for url in every if url.startswith(REDIS_SCHEMES))
+
+    @property
     def storage(self) -> str:
         """The address of the store that holds uploaded files."""
         return self.storage_url or (self.data_dir / "files").resolve().as_uri()

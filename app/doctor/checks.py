@@ -87,11 +87,14 @@ def _database(of: Examined) -> str:
             pass
     except errors.AccessDenied:
         pass  # it answers; its roles are the next line's
-    except errors.ConnectionLost:
-        raise Ill(
-            "PostgreSQL does not answer.",
-            "Start it, or correct HEADWORKS_DATABASE_URL; its log says who was turned away.",
-        ) from None
+    except errors.ConnectionLost as error:
+        if (why := database.turned_away(error)) is not None:
+            raise Ill(
+                f"PostgreSQL is there, and turns this user away: {why}.",
+                "With too many clients see who they are, and end those that are not needed (runbook,"
+                " DatabaseAway); else correct HEADWORKS_DATABASE_URL, or wait while it starts.",
+            ) from None
+        raise Ill("PostgreSQL does not answer.", "Start it, or correct HEADWORKS_DATABASE_URL.") from None
     return "PostgreSQL answers."
 
 
@@ -128,11 +131,26 @@ def _broker(of: Examined) -> str:
             "Start it, or correct HEADWORKS_BROKER_URL. Nothing is lost: work goes on when it is back.",
         )
     broker.check(of.settings.broker_url)
+    for url in of.settings.redis_urls:
+        try:
+            broker.check_takes(url)
+        except errors.Transient as error:
+            raise Ill(
+                f"The broker takes nothing. {error.sentence}",
+                "Nothing is lost: work goes on when it takes what it is given. Workers need no restart.",
+            ) from None
     return "The broker answers, and keeps what it is given."
 
 
 def _workers(of: Examined) -> str:
-    if silent := dispatch.silent_queues(of.settings.broker_url):
+    try:
+        workers = dispatch.workers_of_queues(of.settings.broker_url)
+    except errors.ConnectionLost:
+        raise Ill(
+            "Whether workers answer is not known: they are asked through the broker.",
+            "See the broker's line first. Workers that run need no restart.",
+        ) from None
+    if silent := [queue for queue, number in workers.items() if not number]:
         raise Ill(
             f"No worker answers for {', '.join(silent)}.",
             f"Start one: celery -A workers.fleet worker -Q {','.join(silent)} (the Procfile has them all).",

@@ -111,6 +111,12 @@ class DiskFull(Transient):
     code = "disk_full"
 
 
+class MemoryFull(DiskFull):
+    """Redis has no memory left to store into. Give it more (maxmemory); delete nothing by hand."""
+
+    code = "memory_full"
+
+
 class ForeignKeyMissing(RowError):
     """A row names a parent that is not there."""
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from prometheus_client.metrics_core import GaugeMetricFamily
 
-from app.adapters import dispatch, metrics
+from app.adapters import broker, dispatch, metrics
 from app.adapters.database import Database
 from app.adapters.settings import Settings
 from app.observe import store
@@ -36,7 +36,7 @@ def of_instance(
     )
     found: dict[str, Part] = {
         "database": partial(_database, db, settings),
-        "broker": partial(_broker, settings.broker_url),
+        "broker": partial(_broker, settings),
         "fleet": partial(_fleet, settings.broker_url),
         "disk": partial(_disk, settings),
     }
@@ -81,8 +81,10 @@ def _catalog(db: Database, settings: Settings) -> Iterator[GaugeMetricFamily]:
     yield metrics.catalog_net_running_seconds.of(nets.running_seconds)
 
 
-def _broker(url: str) -> Iterator[GaugeMetricFamily]:
-    messages = dispatch.messages_of_queues(url)
+def _broker(settings: Settings) -> Iterator[GaugeMetricFamily]:
+    messages = dispatch.messages_of_queues(settings.broker_url)
+    for url in settings.redis_urls:
+        broker.check_takes(url)
     yield metrics.queue_messages.of({(queue,): number for queue, number in messages.items()})
 
 

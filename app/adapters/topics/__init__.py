@@ -62,7 +62,7 @@ class Publisher(Protocol):
 
         TooLarge; NotFound when there is no such topic (a Kafka that makes topics by itself has made
         it); ConnectionLost when it was not acknowledged within about ANSWER_SECONDS: it may stand
-        there nevertheless. DiskFull when the topic has no room.
+        there nevertheless. DiskFull when the topic has no room: MemoryFull, where it is in Redis.
         """
 
     def publish_all(self, topic: str, messages: Sequence[Outgoing]) -> None:

@@ -28,13 +28,18 @@ SAFE_POLICY = "noeviction"
 
 UNREACHABLE = "Redis cannot be reached."
 REFUSED = "Redis refuses these credentials."
+READ_ONLY = "Redis is a replica, which takes no writes: its address has to lead to the primary."
+WRITES_STOPPED = {
+    # how Redis begins its answer   why it takes no writes
+    "MISCONF": "Redis takes no writes since it could not save: make room on its disk, its log says more.",
+    "NOREPLICAS": "Redis takes no writes since too few replicas follow it (min-replicas-to-write).",
+}
 
 _AWAY = (
     redis.exceptions.ConnectionError,
     redis.exceptions.TimeoutError,
     redis.exceptions.ClusterError,
     redis.exceptions.RedisClusterException,
-    redis.exceptions.ReadOnlyError,
     redis.exceptions.TryAgainError,
 )
 
@@ -45,11 +50,17 @@ def errors_of() -> Iterator[None]:
     try:
         yield
     except redis.exceptions.OutOfMemoryError as error:
-        raise errors.DiskFull("Redis has no room left.") from error
+        raise errors.MemoryFull() from error
+    except redis.exceptions.ReadOnlyError as error:
+        raise errors.ConnectionLost(READ_ONLY) from error
     except (redis.exceptions.AuthenticationError, redis.exceptions.NoPermissionError) as error:
         raise errors.AccessDenied(REFUSED) from error
     except _AWAY as error:
         raise errors.ConnectionLost(UNREACHABLE) from error
+    except redis.exceptions.ResponseError as error:
+        if (why := WRITES_STOPPED.get(str(error).partition(" ")[0])) is None:
+            raise
+        raise errors.ConnectionLost(why) from error
 
 
 class Server:

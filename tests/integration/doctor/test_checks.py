@@ -19,6 +19,7 @@ from app.doctor import checks
 from app.kernel.clock import SystemClock
 from tests.conftest import Servers, SetClock
 from tests.integration.one_database import database_url, emptied  # noqa: F401
+from tests.integration.refusing import full_redis, refusing  # noqa: F401
 from tests.integration.suppliers.tree import A, tree
 
 OwnerSql = Callable[[str], list[Any]]
@@ -96,6 +97,44 @@ def test_a_broker_that_is_not_there_stops_no_other_check(settings: Settings) -> 
     found = checks.examine(replace(settings, broker_url="redis://:hush@127.0.0.1:1/0"), SystemClock())
     states = {one.check: one.state for one in found}
     assert (states["broker"], states["workers"], states["work"]) == ("failed", "failed", "ok")
+    assert "hush" not in str(found)
+
+
+SAYS = {"full": "maxmemory", "replica": "primary", "no replicas": "min-replicas-to-write"}
+
+
+def test_a_broker_that_takes_nothing_is_told_with_the_reason(settings: Settings, refusing: str) -> None:  # noqa: F811
+    found = {one.check: one for one in checks.examine(settings, SystemClock())}
+    assert found["broker"].state == "failed"
+    assert "takes nothing" in found["broker"].found
+    assert SAYS[refusing] in found["broker"].found
+    assert "Nothing is lost" in found["broker"].advice
+
+
+def test_workers_that_cannot_be_asked_are_not_said_to_be_missing(
+    settings: Settings,
+    full_redis: None,  # noqa: F811
+) -> None:
+    found = finding(settings, "workers")
+    assert found.state == "failed"
+    assert "not known" in found.found
+    assert "No worker answers" not in found.found
+    assert "celery" not in found.advice, "those that run need no other"
+
+
+def test_a_database_that_turns_the_user_away_is_told_in_its_own_words(
+    settings: Settings, servers: Servers
+) -> None:
+    user = f"many_{uuid.uuid4().hex[:8]}"
+    servers.sql(f"CREATE ROLE {user} LOGIN PASSWORD 'hush' CONNECTION LIMIT 0")
+    host = settings.database_url.rpartition("@")[2]
+    try:
+        found = finding(replace(settings, database_url=f"postgresql://{user}:hush@{host}"), "database")
+    finally:
+        servers.sql(f"DROP ROLE {user}")
+    assert found.state == "failed"
+    assert "turns this user away: too many connections for role" in found.found
+    assert "who they are" in found.advice
     assert "hush" not in str(found)
 
 

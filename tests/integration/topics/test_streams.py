@@ -128,7 +128,7 @@ def test_a_redis_without_room_refuses_as_a_full_disk_does(
     publisher.publish(topic, key="k", value=b"1")
     raw.config_set("maxmemory", 1)
     try:
-        with pytest.raises(errors.DiskFull):
+        with pytest.raises(errors.MemoryFull):
             publisher.publish_all(topic, [Outgoing(f"k{n}", b"2") for n in range(40)])
     finally:
         raw.config_set("maxmemory", 0)
