@@ -28,6 +28,7 @@ from opentelemetry.trace import SpanKind
 
 from app.adapters import alive, broker, database, dispatch, exposition, logs, redaction, tracing
 from app.adapters.settings import Settings
+from app.catalog import jobs as catalog_jobs
 from app.catalog import services as catalog_services
 from app.kernel import errors
 from app.suppliers import services as suppliers_services
@@ -136,6 +137,7 @@ def _stop(_signum: int, _frame: object) -> None:
 def _begin_sweeping(sender: Any, **_: Any) -> None:
     logs.configure("worker")
     ended.know_codes()
+    catalog_jobs.know_reasons()
     # What takes longer than a lease comes too late to keep one.
     hasty = replace(settings, statement_timeout_seconds=settings.lease_seconds)
     sweeper = services.connect(hasty, name="headworks sweep")

@@ -63,6 +63,12 @@ part_up = Asked(
 )
 queue_messages = Asked("headworks_queue_messages", "Hints that wait in a queue.", ("queue",))
 queue_workers = Asked("headworks_queue_workers", "Workers that answer for a queue.", ("queue",))
+database_connections = Asked(
+    "headworks_database_connections", "Connections that PostgreSQL has, whoever made them."
+)
+database_connections_most = Asked(
+    "headworks_database_connections_most", "Connections that it takes; whoever comes after is turned away."
+)
 disk_free_bytes = Asked("headworks_disk_free_bytes", "Free on the disk of HEADWORKS_DATA_DIR.")
 disk_size_bytes = Asked("headworks_disk_size_bytes", "Size of that disk.")
 

@@ -53,6 +53,7 @@ def _database(db: Database, settings: Settings) -> Iterator[GaugeMetricFamily]:
         by_stage = {row.stage: row for row in store.uploads_waiting(conn)}
         put_off = store.uploads_put_off(conn)
         webhooks = store.webhooks_waiting(conn)
+        connections = store.connections(conn)
     with db.transaction("relay") as conn:
         events_waiting = store.events_waiting(conn)
     yield metrics.uploads_open.of(_each(states.OPEN, by_status, "uploads"))
@@ -64,6 +65,8 @@ def _database(db: Database, settings: Settings) -> Iterator[GaugeMetricFamily]:
     yield metrics.webhooks_due_seconds.of(webhooks.oldest_seconds)
     yield metrics.outbox_events.of(events_waiting.events)
     yield metrics.outbox_oldest_seconds.of(events_waiting.oldest_seconds)
+    yield metrics.database_connections.of(connections.used)
+    yield metrics.database_connections_most.of(connections.most)
     yield from _catalog(db, settings)
 
 

@@ -35,6 +35,11 @@ def events_waiting(conn: Connection) -> Any:
     return _sql.events_waiting(conn)
 
 
+def connections(conn: Connection) -> Any:
+    """How many connections the server has, and how many it takes; any role."""
+    return _sql.connections(conn)
+
+
 def nets(conn: Connection, *, env: str) -> Any:
     """Since when no net of the catalog has been a success, and how long one is at work; role catalog."""
     return _sql.nets(conn, env=env)

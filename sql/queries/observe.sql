@@ -37,6 +37,12 @@ SELECT count(*) AS events,
        coalesce(extract(epoch FROM clock_timestamp() - min(created_at)), 0)::float8 AS oldest_seconds
 FROM outbox WHERE published_at IS NULL;
 
+-- name: connections^
+-- How many connections the server has, in all of its databases, and how many it takes of who is no superuser.
+SELECT (SELECT sum(numbackends) FROM pg_stat_database)::integer AS used,
+       current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
+           - coalesce(current_setting('reserved_connections', true), '0')::integer AS most;
+
 -- name: nets^
 -- Since when no net has been a success, or the first one began; NULL: there never was one. And for how long one
 -- has been at work; 0: none is.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 import redis
 from prometheus_client.metrics_core import Metric
 
-from app.adapters import dispatch, exposition, metrics
+from app.adapters import broker, dispatch, exposition, metrics
 from app.kernel import errors
 from app.kernel.clock import SystemClock
 from app.observe import parts
@@ -25,7 +26,9 @@ from app.uploads import claims_store, ended, recover, work
 from app.uploads.codes import FILE_CODES
 from app.uploads.services import Services
 from tests.conftest import Servers, work_off
+from tests.integration.observe.test_alerts import ALERTS
 from tests.integration.one_database import database_url, emptied  # noqa: F401
+from tests.integration.refusing import full_redis, refusing  # noqa: F401
 from tests.integration.uploads.conftest import GOOD, Uploads, report
 
 OwnerSql = Callable[[str], list[Any]]
@@ -217,6 +220,40 @@ def test_a_broker_that_is_away_raises_what_it_is(part: str, services: Services) 
         list(parts.of_instance(gone)[part]())
 
 
+def test_a_broker_that_answers_and_takes_nothing_is_away(services: Services, refusing: str) -> None:  # noqa: F811
+    broker = parts.of_instance(services.settings)["broker"]
+    with pytest.raises(errors.Transient):
+        list(broker())
+
+
+def test_the_redis_of_event_streams_is_the_brokers_part_as_well(
+    services: Services,
+    servers: Servers,
+    full_redis: None,  # noqa: F811
+) -> None:
+    apart = replace(services.settings, broker_url="memory://", redis_url=servers.valkey.url)
+    assert apart.redis_urls == (servers.valkey.url,)
+    assert services.settings.redis_urls == (services.settings.broker_url,)
+    with pytest.raises(errors.MemoryFull):
+        for url in apart.redis_urls:
+            broker.check_takes(url)
+
+
+def test_connections_are_counted_with_how_many_there_may_be(database: Part, owner_sql: OwnerSql) -> None:
+    found = values(database)
+    most = found[metrics.database_connections_most.name][()]
+    assert 0 < found[metrics.database_connections.name][()] <= most
+    [[allowed]] = owner_sql("SELECT current_setting('max_connections')::integer AS n")
+    assert most < allowed
+
+
+def test_every_part_has_an_alert_for_when_it_does_not_answer(services: Services) -> None:
+    names = {*parts.of_instance(services.settings), "pipeline", "refdata"}
+    told = " ".join(rule["expr"] for rule in ALERTS)
+    alerted = re.findall(r'headworks_part_up\{part=~?"([^"]+)"\}\) == 0', told)
+    assert {name for found in alerted for name in found.split("|")} == names
+
+
 def test_the_disk_is_that_of_the_data_folder(services: Services) -> None:
     found = values(parts.of_instance(services.settings)["disk"])
     assert 0 < found[metrics.disk_free_bytes.name][()] < found[metrics.disk_size_bytes.name][()]
@@ -388,7 +425,7 @@ def test_whose_fault_a_failure_is_depends_on_its_code_alone() -> None:
     }  # fmt: skip
     of_errors = {one.code for one in vars(errors).values() if hasattr(one, "code")}
     # what is told to whoever asks, and fails no upload; or is the file's fault
-    assert of_errors - set(ended.OURS) == {"not_found", "invalid_request", "malformed_file"}
+    assert of_errors - set(ended.OURS) == {"not_found", "invalid_request", "malformed_file", "memory_full"}
 
 
 def test_a_failure_of_ours_is_known_before_it_happens() -> None:
