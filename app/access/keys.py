@@ -40,13 +40,14 @@ class Key:
 
 
 class KeyRefused(errors.Refused):
-    """A key opens nothing; `reason` is one word for the log."""
+    """A key opens nothing; `reason` is one word for the log, `public_id` whose, if its secret was shown."""
 
     code = "unauthorized"
 
-    def __init__(self, sentence: str = "", *, reason: str = "unknown") -> None:
+    def __init__(self, sentence: str = "", *, reason: str = "unknown", public_id: str | None = None) -> None:
         super().__init__(sentence or SENTENCES[reason])
         self.reason = reason
+        self.public_id = public_id
 
 
 SENTENCES = {
@@ -94,7 +95,7 @@ def identify(db: database.Database, text: str) -> tuple[str, Principal]:
         if not hmac.compare_digest(kept, digest(given.secret)):
             raise KeyRefused(reason="unknown")
         if row.ended:
-            raise KeyRefused(reason=row.ended)
+            raise KeyRefused(reason=row.ended, public_id=given.public_id)
         if row.use_is_news:
             store.note_key_use(conn, given.public_id)
     return given.public_id, principal_of(row)

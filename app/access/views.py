@@ -151,7 +151,7 @@ def _by_key(door: Door, authorization: str) -> _Entrant:
         return _Entrant(who, key_id)
     except keys.KeyRefused as refusal:
         network = origin.network_of(flask.request.remote_addr)
-        log.info("key_refused", reason=refusal.reason, network=network)
+        log.info("key_refused", reason=refusal.reason, network=network, public_id=refusal.public_id)
         metrics.keys_refused.labels("key", refusal.reason).inc()
         door.limits.count_failed_key(network)
         raise
@@ -215,7 +215,7 @@ def login() -> werkzeug.Response:
     except limits.TooManyRequests as refusal:
         return _login_page(target, status=429, error=refusal)
     except keys.KeyRefused as refusal:
-        log.info("login_refused", reason=refusal.reason, network=network)
+        log.info("login_refused", reason=refusal.reason, network=network, public_id=refusal.public_id)
         metrics.keys_refused.labels("login", refusal.reason).inc()
         door.limits.count_failed_login(network)
         return _login_page(target, status=401, error=_in_a_form(refusal))

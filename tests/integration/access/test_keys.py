@@ -14,6 +14,7 @@ from app.access import keys, principal
 from app.kernel import errors
 from tests.conftest import KEY
 from tests.integration.access.conftest import EVERY_SCOPE, LIST, OURS, THEIRS, Web
+from tests.integration.observe.log_lines import Lines, lines  # noqa: F401
 
 OwnerSql = Callable[[str], list[Any]]
 UNKNOWN = uuid.UUID("00000000-0000-4000-8000-000000000000")
@@ -233,3 +234,16 @@ def test_a_key_has_at_least_one_scope_and_none_that_is_unknown(site: Web) -> Non
     for scopes in (frozenset(), frozenset({"read", "root"})):
         with pytest.raises(errors.RowRefused):
             site.key(scopes=scopes)
+
+
+def test_of_a_key_that_was_revoked_the_log_says_which_and_of_a_guess_nothing(
+    site: Web,
+    lines: Lines,  # noqa: F811
+) -> None:
+    key = site.key()
+    keys.revoke(site.services.db, key.public_id)
+    for shown in (key, keys.Key(key.public_id, "s" * 43)):
+        assert site.get(key=shown.text).status_code == 401
+    told = [line for line in lines("app.access") if line["event"] == "key_refused"]
+    found = [(line["reason"], line["public_id"]) for line in told]
+    assert found == [("revoked", key.public_id), ("unknown", None)]
