@@ -68,8 +68,8 @@ ANSWER_SECONDS = 5
 processes for the time of a soft shutdown, and does not listen meanwhile."""
 
 YOUNG_OBJECTS = 50_000
-"""So many new objects are looked through for cycles. Python's 700 are a few rows of a file: it would look through
-a file's rows, which hold none, again and again, for a third of the time that they take."""
+"""So many new objects are looked through for cycles. Python's 700 are a few rows of a file, which hold none:
+it would look through them again and again, for a third of the time that they take."""
 
 _stopping = threading.Event()
 _in_task = threading.Event()
@@ -100,6 +100,7 @@ def _begin_child(**_: Any) -> None:
     # The parent's sockets are the parent's: a connection shared across a fork garbles both sides.
     current.db.forget_connections()
     gc.set_threshold(YOUNG_OBJECTS)
+    gc.freeze()  # nor at what was imported, again and again
     logs.configure("worker")
     tracing.configure(app.conf.traced_as)
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from app.access import exposure
-from app.adapters import exposition, logs, topics, tracing
+from app.adapters import exposition, logs, process_signals, topics, tracing
 from app.adapters.alive import Heart
 from app.adapters.settings import ENVIRON, Settings
 from app.kernel.clock import SystemClock
@@ -41,11 +41,10 @@ class Process:
         self._heart = heart
         self.stopped = threading.Event()
         self._asked_to_reload = False
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(signum, lambda *_: self.stopped.set())
-        signal.signal(signal.SIGHUP, self._reload)
+        stop = self.stopped.set
+        process_signals.on({signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: self._reload})
 
-    def _reload(self, *_: object) -> None:
+    def _reload(self) -> None:
         self._asked_to_reload = True
 
     def look(self) -> None:
@@ -103,9 +102,8 @@ def query(settings: Settings) -> None:
     """A pod answers reads: this process looks after its loader and its readers."""
     of = pod.Pod(settings, SystemClock())
     stopped = threading.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: stopped.set())
-    signal.signal(signal.SIGHUP, lambda *_: of.reload())
+    stop = stopped.set
+    process_signals.on({signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: of.reload})
     of.run(stopped)
 
 

@@ -6,6 +6,7 @@ import contextvars
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from app.adapters import database, logs
 from app.kernel import errors
@@ -24,7 +25,14 @@ class Interrupted(BaseException):
     """
 
 
-_stop_asked = threading.Event()
+@dataclass
+class Wish:
+    """Whether somebody has asked. No event: its lock may be held just where a signal strikes."""
+
+    asked: bool = False
+
+
+_stop = Wish()
 _at_work = threading.Event()
 
 
@@ -34,13 +42,13 @@ def ask_to_stop() -> bool:
     Only a wish, since it comes from a signal: an exception out of a handler could strike anywhere,
     also within the driver, which hides it. The work looks for the wish between its steps.
     """
-    _stop_asked.set()
+    _stop.asked = True
     return _at_work.is_set()
 
 
 def is_stopping() -> bool:
     """Whether this process is asked to stop."""
-    return _stop_asked.is_set()
+    return _stop.asked
 
 
 @contextmanager
@@ -66,7 +74,7 @@ class Lease:
 
         Conflict once another worker may have it, Interrupted when this one is asked to stop.
         """
-        if _stop_asked.is_set():
+        if is_stopping():
             raise Interrupted
         if self._lost.is_set():
             raise errors.Conflict(f"The lease on upload {self._claim.upload_id} is lost.")

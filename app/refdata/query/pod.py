@@ -78,8 +78,9 @@ class Pod:
     def reload(self) -> None:
         """Every process reads its configuration anew."""
         for member in self.members:
-            if member.process is not None and member.process.poll() is None:
-                member.process.send_signal(signal.SIGHUP)
+            process = member.process  # another thread looks after it
+            if process is not None and process.poll() is None:
+                process.send_signal(signal.SIGHUP)
 
     def _look_after(self, member: Member, folder: Path) -> None:
         now = self.clock.monotonic()

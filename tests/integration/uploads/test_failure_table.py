@@ -1115,7 +1115,7 @@ def test_what_is_not_listed_as_transient_is_done_once(
 def test_a_process_that_is_asked_to_stop_gives_back_and_begins_nothing(
     asked: str, uploads: Uploads, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "_stop_asked", threading.Event())
+    monkeypatch.setattr(leases, "_stop", leases.Wish())
     upload_id = uploads.pending()
     begun: list[int] = []
 

@@ -1,0 +1,25 @@
+"""What a process does when it is sent a signal."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+from collections.abc import Callable, Mapping
+
+
+def on(actions: Mapping[signal.Signals, Callable[[], object]]) -> None:
+    """From now on the action of each of these signals follows it, in a thread of its own.
+
+    Not in the handler: that runs wherever the main thread is, and would wait for ever for a lock which that
+    holds, such as the one inside of an event that is waited for.
+    """
+    arrived: queue.SimpleQueue[int] = queue.SimpleQueue()  # its put may interrupt itself
+
+    def follow() -> None:
+        while True:
+            actions[signal.Signals(arrived.get())]()
+
+    for signum in actions:
+        signal.signal(signum, lambda number, _: arrived.put(number))
+    threading.Thread(target=follow, name="signals", daemon=True).start()
