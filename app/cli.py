@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import sys
 import time
 import urllib.parse
@@ -39,7 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs.configure("cli", level="WARNING")  # what a command has to say, it says itself
     run: Callable[[argparse.Namespace], int] = options.run
     try:
-        return run(options)
+        code = run(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # as under `head`: whoever reads has had enough
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # for what the interpreter flushes at its end
+        return 128 + signal.SIGPIPE
     except Unreachable as error:
         return _end("unreachable", error)
     except RequestRefused as error:

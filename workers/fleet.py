@@ -149,6 +149,7 @@ def _begin_sweeping(sender: Any, **_: Any) -> None:
         pool=lambda: [database.name_of_process(pid) for pid in sender.pool.info["processes"]],
         tasks=lambda: [request.name for request in state.active_requests],
         clock=sweeper.clock,
+        look_seconds=settings.sweep_seconds,
     )
     task_received.connect(dog.hear, weak=False)
     threading.Thread(target=_sweep_now_and_then, args=(sweeper, dog), daemon=True).start()

@@ -21,6 +21,9 @@ log = logs.get(__name__)
 DEAF_SECONDS = 15.0
 """For so long messages wait and none is taken: three times the broker's health check."""
 
+MISSED_LOOKS = 3
+"""After so many that were not taken it begins anew."""
+
 LONG_TASK_SECONDS = 900.0
 """As long may a task take that holds no upload, such as a cleanup or the reading of a supplier's list."""
 
@@ -38,13 +41,16 @@ class Watchdog:
         pool: Callable[[], list[str]],
         tasks: Callable[[], list[str]],
         clock: Clock,
+        look_seconds: float,
     ) -> None:
         """`waiting()`: messages in this worker's queues; `owners()`: who holds an upload; `pool()`: the
         names under which this worker's processes would; `tasks()`: what those are at, by their account.
+        `look_seconds`: how often it is asked.
         """
         self._waiting, self._owners, self._pool, self._tasks = waiting, owners, pool, tasks
         self._clock = clock
-        self._heard = self._quiet_since = clock.monotonic()
+        self._longest_gap = MISSED_LOOKS * look_seconds
+        self._heard = self._quiet_since = self._looked = clock.monotonic()
 
     def hear(self, **_: Any) -> None:
         """A message was taken."""
@@ -53,6 +59,11 @@ class Watchdog:
     def is_deaf(self) -> bool:
         """Whether messages have waited for too long while this worker took none and did nothing."""
         now = self._clock.monotonic()
+        if now - self._looked > self._longest_gap:
+            self._quiet_since = (
+                now  # what was meanwhile nobody knows: the database was away, or the machine slept
+            )
+        self._looked = now
         if now - self._heard < DEAF_SECONDS:
             return False
         if self._waiting() == 0 or self._holds_an_upload() or self._is_at_a_long_task(now):

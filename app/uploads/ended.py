@@ -1,12 +1,14 @@
-"""That an upload has ended, for the metrics."""
+"""That an upload has ended, for the metrics and the log."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from app.adapters import metrics
+from app.adapters import logs, metrics
 from app.kernel.clock import Clock
 from app.uploads.codes import FILE_CODES
+
+log = logs.get(__name__)
 
 OURS = (
     # codes of failures that no other file would have been spared
@@ -28,10 +30,14 @@ def know_codes() -> None:
 
 
 def count(clock: Clock, status: str, *, created_at: datetime, code: str | None = None) -> None:
-    """The metrics know that an upload is in this terminal state, after its commit; `code`: why it failed."""
+    """Metrics and log tell that an upload is in this terminal state, after its commit; `code`: why it failed.
+
+    Whoever calls has bound the upload to the log's lines.
+    """
     metrics.uploads_finished.labels(status).inc()
     if code is not None:
         metrics.upload_failures.labels(code, fault_of(code)).inc()
     # The machines' clocks may be apart.
     seconds = max(0.0, (clock.now() - created_at).total_seconds())
     metrics.upload_seconds.labels(status).observe(seconds)
+    log.info("upload_ended", status=status, code=code, seconds=round(seconds, 3))

@@ -5,7 +5,6 @@ Every worker runs this now and then, so that no single process is needed for it.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from app.adapters import logs, metrics
@@ -26,7 +25,7 @@ ABANDONED_SECONDS = 3600.0
 
 def sweep(services: Services) -> int:
     """No upload waits for a dead owner, nothing for a lost hint; returns how many leases had expired."""
-    given_up: list[tuple[datetime, str]] = []
+    given_up: list[tuple[Any, str]] = []
     with services.db.transaction("dispatch") as conn:
         expired = claims_store.take_expired_leases(conn)
         for row in expired:
@@ -37,8 +36,9 @@ def sweep(services: Services) -> int:
             given_up += _give_up(conn, row, "file_not_found", file_sentence("file_not_found"))
         stages = claims_store.stages_with_work(conn)
     metrics.leases_expired.inc(len(expired))
-    for created_at, code in given_up:
-        ended.count(services.clock, "failed", created_at=created_at, code=code)
+    for row, code in given_up:
+        with logs.bound(**_named(row)):
+            ended.count(services.clock, "failed", created_at=row.created_at, code=code)
     for owner in {row.lost_owner for row in expired}:
         services.db.end_backends(owner)
     for stage in stages:
@@ -54,8 +54,8 @@ def owners(services: Services) -> list[str]:
         return claims_store.owners(conn)
 
 
-def _give_up(conn: Connection, row: Any, code: str, sentence: str) -> list[tuple[datetime, str]]:
-    """The upload has failed; since when it was known, and why, unless somebody else has it again."""
+def _give_up(conn: Connection, row: Any, code: str, sentence: str) -> list[tuple[Any, str]]:
+    """The upload has failed: it, and why, unless somebody else has it again."""
     try:
         store.fail_upload(
             conn,
@@ -69,7 +69,7 @@ def _give_up(conn: Connection, row: Any, code: str, sentence: str) -> list[tuple
         log.info("upload_recovered_meanwhile", **_named(row))
         return []
     log.warning("upload_failed", **_named(row), code=code)
-    return [(row.created_at, code)]
+    return [(row, code)]
 
 
 def _named(row: Any) -> dict[str, str]:

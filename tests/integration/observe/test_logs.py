@@ -42,11 +42,19 @@ def events(found: list[dict[str, Any]]) -> set[str]:
 
 def test_every_line_of_an_upload_names_it_and_its_workspace(uploads: Uploads, lines: Lines) -> None:  # noqa: F811
     good, bad = uploads.pending(), uploads.pending(b"a,b\n1,2\n3,4\n")
+    refused = uploads.pending(report("2025-05-01,Spring,101,many,1,1.50"))
     work_off(uploads.services)
     found = lines("app.uploads")
     assert {"upload_created", "upload_claimed", "upload_failed"} <= events(found)
     assert without(found, *UPLOAD) == []
-    assert {line["upload_id"] for line in found} == {str(good), str(bad)}
+    ends = {
+        line["upload_id"]: (line["status"], line["code"]) for line in found if line["event"] == "upload_ended"
+    }
+    assert ends == {
+        str(good): ("completed", None),
+        str(bad): ("failed", "unknown_header"),
+        str(refused): ("failed", "too_many_rejects"),
+    }
 
 
 def test_what_the_sweep_takes_from_the_dead_is_named(
@@ -58,7 +66,7 @@ def test_what_the_sweep_takes_from_the_dead_is_named(
     owner_sql("UPDATE data_uploads SET attempts = 5, lease_expires_at = now() - interval '1 s'")
     recover.sweep(uploads.services)
     found = lines("app.uploads")
-    assert {"lease_expired", "upload_failed"} <= events(found)
+    assert {"lease_expired", "upload_failed", "upload_ended"} <= events(found)
     assert without(found, *UPLOAD) == []
 
 

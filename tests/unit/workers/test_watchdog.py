@@ -36,6 +36,7 @@ def dog(worker: Worker) -> Watchdog:
         pool=lambda: ["here/41", "here/42"],
         tasks=lambda: worker.tasks,
         clock=worker,
+        look_seconds=2,
     )
 
 
@@ -49,6 +50,15 @@ def look_for(dog: Watchdog, worker: Worker, seconds: float) -> bool:
 
 
 def test_a_worker_that_takes_nothing_although_messages_wait_is_deaf(dog: Watchdog, worker: Worker) -> None:
+    assert not look_for(dog, worker, DEAF_SECONDS - 2)
+    assert look_for(dog, worker, 4)
+
+
+def test_what_was_while_nobody_could_look_counts_for_nothing(dog: Watchdog, worker: Worker) -> None:
+    # The database was away, or the whole machine slept: the worker may have been at work all the time.
+    look_for(dog, worker, DEAF_SECONDS - 3)
+    worker.now_seconds += 5 * DEAF_SECONDS
+    assert not dog.is_deaf()
     assert not look_for(dog, worker, DEAF_SECONDS - 2)
     assert look_for(dog, worker, 4)
 
