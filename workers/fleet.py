@@ -142,9 +142,9 @@ def _begin_sweeping(sender: Any, **_: Any) -> None:
     # What takes longer than a lease comes too late to keep one.
     hasty = replace(settings, statement_timeout_seconds=settings.lease_seconds)
     sweeper = services.connect(hasty, name="headworks sweep")
-    queues = list(app.amqp.queues.consume_from)
     dog = watchdog.Watchdog(
-        waiting=lambda: _messages_in(queues),
+        # Asked each time: a worker that is drained takes from none any more, and is not deaf.
+        waiting=lambda: _messages_in(list(app.amqp.queues.consume_from)),
         owners=lambda: recover.owners(sweeper),
         pool=lambda: [database.name_of_process(pid) for pid in sender.pool.info["processes"]],
         tasks=lambda: [request.name for request in state.active_requests],

@@ -13,8 +13,10 @@ import uuid
 
 import pytest
 
+from app.adapters.dispatch import celery_app
 from tests import patience
 from tests.acceptance.conftest import ROOT, Run, RunningFleet
+from workers.watchdog import DEAF_SECONDS
 
 BROKEN = b"Day,Campaign name,Campaign ID,Impressions,Amount spent (USD)\n2025-05-01,Spring,101,many,1\n"
 GOOD = BROKEN.replace(b"many", b"10")
@@ -141,3 +143,15 @@ def test_flower_does_not_start_without_a_password(auth: str, fleet: RunningFleet
 def test_expired_staging_is_dropped_by_hand(run: Run) -> None:
     code, _, err = run("cleanup", "run")
     assert (code, "staging of 0 days is gone" in err) == (0, True)
+
+
+def test_a_worker_that_is_drained_stays_and_goes_on_when_it_may(fleet: RunningFleet) -> None:
+    with celery_app(fleet.env["HEADWORKS_BROKER_URL"]) as app:
+        [name] = [worker for worker in app.control.inspect(timeout=10).ping() if worker.startswith("parse@")]
+        app.control.cancel_consumer("parse", destination=[name], reply=True, timeout=10)
+        upload_id = fleet.api.upload(GOOD, workspace_id=str(uuid.uuid4()), platform="meta")["upload_id"]
+        time.sleep(DEAF_SECONDS + 8)  # longer than a worker may take nothing while messages wait for it
+        assert fleet.api.get(f"/v1/uploads/{upload_id}")["status"] == "pending"
+        assert fleet.processes.first_ended() is None
+        app.control.add_consumer("parse", destination=[name], reply=True, timeout=10)
+    assert fleet.api.finished(upload_id)["status"] == "completed"

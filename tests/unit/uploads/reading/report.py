@@ -338,7 +338,7 @@ def read_apart(
     process.start()
     answer.close()
     try:
-        report = answers.recv() if answers.poll(4 * seconds) else "no answer in time"
+        report = answers.recv() if answers.poll(4 * seconds * patience.PATIENCE) else "no answer in time"
     except EOFError:
         process.join()
         report = f"the process died of signal {-(process.exitcode or 0)}"
