@@ -101,7 +101,8 @@ CREATE INDEX data_uploads_open ON data_uploads (status, workspace_id, created_at
 CREATE INDEX data_uploads_staged_on ON data_uploads (staged_on) WHERE staged_on IS NOT NULL;
 
 -- Uploads that a worker may take now, and for which stage. One client's reports of a platform are
--- promoted in the order in which they were created: names mean what they meant then.
+-- promoted in the order in which they were created: names mean what they meant then. One that was requeued waits
+-- for the one at work: while an upload is promoted nobody else changes what it finds among the entities.
 CREATE VIEW waiting_uploads WITH (security_invoker = true) AS
 SELECT u.id, u.workspace_id, u.status, u.created_at, u.slot,
        CASE WHEN u.status IN ('pending', 'processing') THEN 'parse' ELSE 'promote' END AS stage,
@@ -114,7 +115,8 @@ WHERE u.status IN ('pending', 'processing', 'staging_complete', 'promoting')
       WHERE a.workspace_id = u.workspace_id AND a.slot IS NOT NULL) < 3)
   AND (u.status IN ('pending', 'processing') OR NOT EXISTS (
       SELECT FROM data_uploads o
-      WHERE o.workspace_id = u.workspace_id AND o.slot IS NOT NULL AND o.created_at < u.created_at
+      WHERE o.workspace_id = u.workspace_id AND o.slot IS NOT NULL
+        AND (o.created_at < u.created_at OR o.status = 'promoting' AND o.owner_id IS NOT NULL)
         AND o.platform = u.platform AND o.client_id IS NOT DISTINCT FROM u.client_id));
 
 -- One source row gives one daily_metric row, and one row for each campaign, ad set or ad that it

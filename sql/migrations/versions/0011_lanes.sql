@@ -1,6 +1,5 @@
--- Of one client and platform only one upload is promoted at a time, whatever its age: the older ones come first,
--- and one that was requeued waits for the one that is at work. An owner's word is no longer needed for that: what
--- a batch finds among the entities stays true until it is written.
+-- Of one client and platform only one upload is promoted at a time: older ones come first, and one that was
+-- requeued waits for the one at work. What a batch finds among the entities stays true until it is written.
 CREATE OR REPLACE VIEW waiting_uploads WITH (security_invoker = true) AS
 SELECT u.id, u.workspace_id, u.status, u.created_at, u.slot,
        CASE WHEN u.status IN ('pending', 'processing') THEN 'parse' ELSE 'promote' END AS stage,
@@ -17,8 +16,6 @@ WHERE u.status IN ('pending', 'processing', 'staging_complete', 'promoting')
         AND (o.created_at < u.created_at OR o.status = 'promoting' AND o.owner_id IS NOT NULL)
         AND o.platform = u.platform AND o.client_id IS NOT DISTINCT FROM u.client_id));
 
--- Every resolution is written twice, first open and then resolved. With room beside it the second stays on its
--- page, and the index is not touched.
 CREATE OR REPLACE FUNCTION ensure_staging_day(day date) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
@@ -31,6 +28,8 @@ BEGIN
     EXECUTE format(
         'CREATE TABLE IF NOT EXISTS staging_rows_%s PARTITION OF staging_rows FOR VALUES FROM (%L) TO (%L)',
         suffix, day, day + 1);
+    -- Every resolution is written twice, first open and then resolved: with room beside it the second stays on
+    -- its page, and the index is not touched.
     EXECUTE format(
         'CREATE TABLE IF NOT EXISTS staging_id_resolution_%s PARTITION OF staging_id_resolution'
         ' FOR VALUES FROM (%L) TO (%L) WITH (fillfactor = 50)', suffix, day, day + 1);
