@@ -1,4 +1,4 @@
-"""`headworks doctor|cleanup|requeue`: what an operator does to a whole instance."""
+"""`headworks doctor|cleanup|requeue|webhooks`: what an operator does to a whole instance."""
 
 from __future__ import annotations
 
@@ -48,7 +48,17 @@ def add_commands(commands: Any, connect: Connect, configure: Configure) -> list[
     requeue.add_argument("--dry-run", action="store_true", help="of these: name them, and requeue none")
     requeue.add_argument("--reason", required=True, help="stands in the audit log")
     requeue.set_defaults(run=lambda options: _requeue(options, requeue, connect))
-    return [doctor, clean, requeue]
+
+    of_webhooks = commands.add_parser("webhooks", help="what subscribers are told").add_subparsers(
+        required=True, metavar="COMMAND"
+    )
+    redeliver = of_webhooks.add_parser("redeliver", help="send again what a receiver has refused or missed")
+    redeliver.add_argument(
+        "subscription_id", type=UUID, metavar="UUID", help="all of its deliveries that failed"
+    )
+    redeliver.add_argument("--dry-run", action="store_true", help="name them, and send none")
+    redeliver.set_defaults(run=lambda options: _redeliver(options, connect))
+    return [doctor, clean, requeue, redeliver]
 
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:
@@ -96,6 +106,32 @@ def _requeue(options: argparse.Namespace, parser: argparse.ArgumentParser, conne
 def _requeue_one(api: Client, upload_id: str, reason: str) -> None:
     answer = api.post(f"/v1/uploads/{upload_id}/requeue", {"reason": reason})
     print(f"upload {answer['upload_id']} is {answer['status']} again", file=sys.stderr)
+
+
+def _redeliver(options: argparse.Namespace, connect: Connect) -> int:
+    api, refused = connect(options), 0
+    path = f"/v1/webhooks/{options.subscription_id}/deliveries"
+    for delivery in _failed_deliveries(api, path):
+        print(delivery["delivery_id"], delivery["created_at"], delivery["error_code"], sep="\t")
+        if not options.dry_run:
+            try:
+                api.post(f"{path}/{delivery['delivery_id']}/redeliver", {})
+            except RequestRefused as error:
+                print(error, file=sys.stderr)
+                refused += 1
+    return int(refused > 0)
+
+
+def _failed_deliveries(api: Client, path: str) -> list[dict[str, Any]]:
+    """Oldest first, all found before the first of them is sent again."""
+    found: list[dict[str, Any]] = []
+    query: dict[str, str] = {}
+    while True:
+        page = api.get(path, **query)
+        found += [one for one in page["deliveries"] if one["status"] == "failed"]
+        if not page["cursor"]:
+            return found[::-1]
+        query = {"cursor": page["cursor"]}
 
 
 def _uploads(api: Client, options: argparse.Namespace) -> Iterator[dict[str, Any]]:

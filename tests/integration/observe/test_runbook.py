@@ -192,7 +192,7 @@ def commands(page: Path) -> list[list[str]]:
 
 
 UUID = "5a3b1e00-0000-4000-8000-000000000001"
-EXAMPLES = {"$VERSION": "7", "$WORKSPACE": UUID, "$RUN": UUID, "RUN": UUID, "UUID": UUID}
+EXAMPLES = {"$VERSION": "7", "$WORKSPACE": UUID, "$RUN": UUID, "$WEBHOOK": UUID, "RUN": UUID, "UUID": UUID}
 
 
 def understood(arguments: list[str]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +13,7 @@ import flask.testing
 import pytest
 import standardwebhooks
 
+from app import cli_operations
 from app.access import principal
 from app.access.principal import Principal
 from app.kernel import errors
@@ -240,6 +243,43 @@ def test_what_is_sent_again_by_hand_has_all_its_tries_again(
     client.call("POST", f"/v1/webhooks/{subscription_id}/deliveries/{failed['delivery_id']}/redeliver")
     webhooks.send()
     assert webhooks.state() == ("pending", "server_error", 1.0)
+
+
+def test_all_that_failed_is_sent_again_by_one_command(
+    client: Client, webhooks: Webhooks, receiver: Receiver, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("app.uploads.webhooks.views.PAGE_DELIVERIES", 2)
+    receiver.answers = [says(200), *[says(400)] * 4, says(200)]
+    subscription_id = client.made(receiver.url)
+    for number in range(5):
+        webhooks.tell(key=f"upload {number}")
+        webhooks.send()
+
+    class Instance:
+        def get(self, path: str, **query: str) -> Any:
+            return client.call("GET", f"{path}?{urllib.parse.urlencode(query)}")[1]
+
+        def post(self, path: str, _: Any) -> Any:
+            status, body = client.call("POST", path)
+            assert status == 202
+            return body
+
+    parser = argparse.ArgumentParser()
+    cli_operations.add_commands(parser.add_subparsers(), lambda _: Instance(), lambda _: None)  # type: ignore[arg-type,return-value]
+    command = ["webhooks", "redeliver", str(subscription_id)]
+    for more in (["--dry-run"], []):
+        options = parser.parse_args([*command, *more])
+        assert options.run(options) == 0
+        said = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+        assert [code for _, _, code in said] == ["refused"] * 4
+        assert [at for _, at, _ in said] == sorted(at for _, at, _ in said)
+        webhooks.send()
+    found = client.deliveries(subscription_id)
+    assert {one["status"] for one in found["deliveries"]} == {"delivered"}
+    assert len(receiver.ids) == 9
+    options = parser.parse_args(command)
+    assert (options.run(options), capsys.readouterr().out) == (0, "")
 
 
 def test_nothing_is_sent_by_hand_to_a_receiver_that_is_gone(
