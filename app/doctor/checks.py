@@ -153,7 +153,8 @@ def _workers(of: Examined) -> str:
     if silent := [queue for queue, number in workers.items() if not number]:
         raise Ill(
             f"No worker answers for {', '.join(silent)}.",
-            f"Start one: celery -A workers.fleet worker -Q {','.join(silent)} (the Procfile has them all).",
+            f"Start one: celery -A workers.fleet worker -Q {','.join(silent)} (the Procfile has them all)."
+            " One that runs and does not answer: stop it, and start it.",
         )
     return "Every queue has a worker that answers."
 
