@@ -126,7 +126,9 @@ def configuration(phase: str) -> SchemathesisConfig:
 def happenings(address: str, part: str, phases: Sequence[str] = PHASES) -> Iterator[Any]:
     """What the engine tells, phase by phase."""
     for phase in phases:
-        schema = schemathesis.openapi.from_url(f"{address}/openapi.json", config=configuration(phase))
+        schema = schemathesis.openapi.from_url(
+            f"{address}/openapi.json", config=configuration(phase), timeout=10 * patience.PATIENCE
+        )
         yield from engine.from_schema(schema.exclude(path_regex=PARTS[part])).execute()
 
 
