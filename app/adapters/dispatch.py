@@ -60,15 +60,15 @@ class CeleryDispatch:
     def send(self, task: str, *, within: float = GAP_SECONDS) -> None:
         now = self._clock.monotonic()
         with self._changed:
-            if task in self._waiting:
-                return
-            at = max(now, self._next.get(task, now))
-            self._next[task] = at + within
-            if at > now:
-                self._waiting[task] = at, tracing.traceparent()
+            if task not in self._waiting:
+                at = max(now, self._next.get(task, now))
+                self._next[task] = at + within
+                if at > now:
+                    self._waiting[task] = at, tracing.traceparent()
+            if late := task in self._waiting:
                 self._send_late()
-                return
-        self._send(task, tracing.traceparent())
+        if not late:
+            self._send(task, tracing.traceparent())
 
     def _send_late(self) -> None:
         """A thread sends what waits. Always the same: Celery makes much ado of the first hint of each."""

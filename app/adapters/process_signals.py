@@ -7,6 +7,10 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 
+from app.adapters import logs
+
+log = logs.get(__name__)
+
 
 def on(actions: Mapping[signal.Signals, Callable[[], object]]) -> None:
     """From now on the action of each of these signals follows it, in a thread of its own.
@@ -18,7 +22,11 @@ def on(actions: Mapping[signal.Signals, Callable[[], object]]) -> None:
 
     def follow() -> None:
         while True:
-            actions[signal.Signals(arrived.get())]()
+            signum = signal.Signals(arrived.get())
+            try:
+                actions[signum]()
+            except Exception:  # else the next one, which may ask the process to stop, is not followed
+                log.exception("signal_not_followed", signal=signum.name)
 
     for signum in actions:
         signal.signal(signum, lambda number, _: arrived.put(number))

@@ -68,6 +68,15 @@ def test_after_the_gap_a_hint_is_sent_at_once_again(sent: Sent) -> None:
     assert len(sent.hints) == 2
 
 
+def test_a_hint_that_was_left_waiting_by_a_thread_that_is_no_more_is_sent(sent: Sent) -> None:
+    gone = threading.Thread(target=lambda: None)
+    gone.start()
+    gone.join()
+    sent._late, sent._waiting = gone, {"a": (0.0, None)}  # as in a process that was forked meanwhile
+    sent.send("a")
+    assert sent.wait_for(1) == ["a"]
+
+
 def test_hints_of_many_threads_lose_none(sent: Sent) -> None:
     told: list[float] = []
 
