@@ -99,7 +99,7 @@ class Settings:
     alive_file: str = ""  # touched by a process in each round of its work; empty: none
     upload_bytes: int = 50 * 1024 * 1024  # D6.6 §3.2
     unpacked_bytes: int = 400 * 1024 * 1024  # of a gzip file: eight times the largest upload
-    staging_chunk_rows: int = 20_000  # source rows that one commit of parse stages
+    staging_chunk_rows: int = 10_000  # source rows that one commit of parse stages
     lease_seconds: float = 8.0  # how long a dead worker keeps its upload, at most
     sweep_seconds: float = 2.0
     statement_timeout_seconds: float = 60.0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
 from app.adapters import metrics, retries
 from app.adapters.database import Connection
-from app.uploads import ended, staging_store, store, verdict
+from app.uploads import ended, lanes, staging_store, store, verdict
 from app.uploads.claims import Claim
+from app.uploads.lanes import Turn
 from app.uploads.leases import Lease
 from app.uploads.reading import duplicates, formats
 from app.uploads.reading.entities import Staged
@@ -17,7 +20,7 @@ from app.uploads.reading.plan import Declared, Plan, make
 from app.uploads.reading.records import BLOCK_RECORDS
 from app.uploads.reading.rows import Rows
 from app.uploads.services import Services
-from app.uploads.staging_store import ChunkFeed, Supply
+from app.uploads.staging_store import Chunk, Supply
 from app.uploads.work import TASKS
 
 
@@ -57,60 +60,77 @@ class Staging:
 
     def run(self, lease: Lease) -> None:
         """Every row is committed, in chunks and in order, after those of an earlier attempt (D6.6 §6.4)."""
-        limit = self._services.settings.staging_chunk_rows
-        staged = self._rows.read(self._file, at_once=min(limit, BLOCK_RECORDS))
-        # The rows before are read again, since totals and entities are known from all of them.
-        rest = Supply(_beginning_at(self._staged, staged))
-        finished = exhausted = False
-        while not exhausted:
-            lease.check()
-            feed = ChunkFeed(self._claim, rest, limit=limit)
-            finished = retries.call(lambda: self._commit(feed), self._services.clock)  # noqa: B023
-            self._staged += feed.source_rows
-            metrics.rows_staged.inc(feed.source_rows)
-            exhausted = feed.exhausted
-        if not finished:
-            retries.call(self._commit_end, self._services.clock)
+        chunks = self._chunks(lease)
+        first = next(chunks, None)
+        if first is not None and first.first_row == 0 and first.is_last:
+            self._call(functools.partial(self._stage_all, first))
+        else:
+            if first is not None:
+                self.stage_side_by_side(itertools.chain([first], chunks))
+            self._call(self._stage_end)
         self._count()
 
-    def _commit(self, feed: ChunkFeed) -> bool:
-        """The chunk is committed; True when it is the whole file, and the end is committed with it."""
-        # Whoever takes longer has lost the lease; where the server waits for the rest of a COPY, it is
-        # the sweep that ends it.
-        seconds = 2 * self._services.settings.lease_seconds
-        with self._transaction(timeout_seconds=seconds) as conn:
-            if feed.empty:
-                before = self._staged
-            else:  # it was tried before: when the connection broke while committing, it may be there already
-                before = staging_store.staged_rows(conn, self._claim)
-                if feed.last_row < before:
-                    return False
-                if before != self._staged:  # a crash took back the chunk before
-                    raise self._claim.lost
-            if before == 0:
-                staging_store.ensure_staging_day(conn, self._claim)
-            staging_store.copy_chunk(conn, self._claim, feed)
-            rows = max(before, feed.last_row + 1)
-            whole = feed.exhausted and before == 0
-            if whole:
-                self._finish(conn, before, rows)
-            else:
-                report = {"plan": self._plan.as_json()} if before == 0 else {}
-                staging_store.set_staged(conn, self._claim, before=before, rows=rows, report=report)
-            return whole
+    def _chunks(self, lease: Lease) -> Iterator[Chunk]:
+        """The rows that are not staged yet; those before are read again, for totals and entities."""
+        limit = self._services.settings.staging_chunk_rows
+        read = self._rows.read(self._file, at_once=min(limit, BLOCK_RECORDS))
+        rest = Supply(_beginning_at(self._staged, read))
+        for chunk in staging_store.chunks(self._claim, rest, limit=limit):
+            lease.check()
+            yield chunk
 
-    def _commit_end(self) -> None:
+    def _stage_all(self, chunk: Chunk) -> None:
+        """The only chunk is committed, and the end with it."""
         with self._transaction() as conn:
-            self._finish(conn, self._staged, self._staged)
+            # Lost when it was tried before, and only the answer to its commit did not come.
+            staging_store.staged_rows(conn, self._claim)
+            staging_store.ensure_staging_day(conn, self._claim)
+            staging_store.copy_chunk(conn, self._claim, chunk)
+            self._finish(conn, chunk.end)
+        metrics.rows_staged.inc(chunk.end)
 
-    def _transaction(self, *, timeout_seconds: float | None = None) -> AbstractContextManager[Connection]:
+    def stage_side_by_side(self, chunks: Iterable[Chunk]) -> None:
+        """The chunks are committed in file order: while one is made, another is on its way."""
+        if self._staged == 0:
+            self._call(self._ensure_staging_day)
+        turn = Turn(self._staged)
+        try:
+            lanes.side_by_side(chunks, functools.partial(self._stage_at_turn, turn), turn)
+        finally:
+            self._staged = turn.reached
+
+    def _ensure_staging_day(self) -> None:
+        with self._transaction() as conn:
+            staging_store.ensure_staging_day(conn, self._claim)
+
+    def _stage_at_turn(self, turn: Turn[int], chunk: Chunk) -> int:
+        self._call(functools.partial(self._stage, turn, chunk))
+        metrics.rows_staged.inc(chunk.end - chunk.first_row)
+        return chunk.end
+
+    def _stage(self, turn: Turn[int], chunk: Chunk) -> None:
+        claim = self._claim
+        with self._transaction() as conn:
+            if staging_store.staged_rows(conn, claim) >= chunk.end:
+                return  # it was tried before, and only the answer to its commit was lost
+            staging_store.copy_chunk(conn, claim, chunk)
+            turn.wait_for(chunk.first_row)
+            report = {"plan": self._plan.as_json()} if chunk.first_row == 0 else {}
+            staging_store.set_staged(conn, claim, before=chunk.first_row, rows=chunk.end, report=report)
+
+    def _stage_end(self) -> None:
+        with self._transaction() as conn:
+            self._finish(conn, self._staged)
+
+    def _call(self, stage: Callable[[], None]) -> None:
+        retries.call(stage, self._services.clock)
+
+    def _transaction(self) -> AbstractContextManager[Connection]:
         # Not waited for until the disk has it. Each chunk follows the one before, so that one which a crash
         # takes back is missed; and the file is stored.
-        return self._services.db.transaction(
-            "parse", self._claim.workspace_id, timeout_seconds=timeout_seconds, durable=False
-        )
+        return self._services.db.transaction("parse", self._claim.workspace_id, durable=False)
 
-    def _finish(self, conn: Connection, before: int, staged_rows: int) -> None:
+    def _finish(self, conn: Connection, staged_rows: int) -> None:
         """What only shows when all rows are there."""
         claim, plan, tally = self._claim, self._plan, self._rows.tally
         outcome = self._settle_repeated_keys(conn)
@@ -122,7 +142,7 @@ class Staging:
         store.finish_staging(
             conn,
             claim,
-            before=before,
+            before=self._staged,
             staged_rows=staged_rows,
             total_rows=rows["data"],
             valid_rows=rows["valid"],

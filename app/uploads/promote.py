@@ -7,11 +7,8 @@ the promotion goes on from there.
 
 from __future__ import annotations
 
-import contextvars
 import functools
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +16,10 @@ from app.adapters import logs, metrics, retries
 from app.adapters.database import Connection
 from app.kernel import errors, retry
 from app.kernel.retry import Final
-from app.uploads import batches, ended, events, production_store, store, work
+from app.uploads import batches, ended, events, lanes, production_store, store, work
 from app.uploads.batches import DAYS, Batch
 from app.uploads.claims import Claim
+from app.uploads.lanes import Turn
 from app.uploads.leases import Lease
 from app.uploads.production_store import Counts, Displaced, Reached
 from app.uploads.services import Services
@@ -29,9 +27,6 @@ from app.uploads.states import PROMOTION_BATCH_ROWS
 from app.uploads.webhooks import deliver
 
 log = logs.get(__name__)
-
-LANES = 2
-"""Batches of one type that are worked on side by side, each by a process of the server's."""
 
 PLACE_SECONDS = 0.03
 """So much later a place that is free among a workspace's active uploads may be told of."""
@@ -102,7 +97,7 @@ class Promotion:
     def go_on(self) -> None:
         """The next batches are committed, each once."""
         try:
-            if len(self._last.side_by_side) > LANES:
+            if len(self._last.side_by_side) > lanes.LANES:
                 self._write_side_by_side(self._last.side_by_side)
             else:
                 self._write_together()
@@ -119,7 +114,11 @@ class Promotion:
             self._last = self._write_alone(self._last.reached, failed=refused.error)
 
     def _write_alone(
-        self, reached: Reached, turn: Turn | None = None, *, failed: errors.HeadworksError | None = None
+        self,
+        reached: Reached,
+        turn: Turn[Reached] | None = None,
+        *,
+        failed: errors.HeadworksError | None = None,
     ) -> Committed:
         """The next batch is committed, without the rows that the database refuses.
 
@@ -141,7 +140,7 @@ class Promotion:
         write: Write,
         *,
         rows: int = 1,
-        turn: Turn | None = None,
+        turn: Turn[Reached] | None = None,
         failed: errors.HeadworksError | None = None,
     ) -> Committed:
         """Batches of so many rows at least are committed."""
@@ -155,7 +154,7 @@ class Promotion:
             ended.count(self._services.clock, committed.end.status, created_at=self._claim.created_at)
         return committed
 
-    def _attempt(self, reached: Reached, write: Write, rows: int, turn: Turn | None) -> Committed:
+    def _attempt(self, reached: Reached, write: Write, rows: int, turn: Turn[Reached] | None) -> Committed:
         begin, taken, nothing_left = reached, 0, False
         written: dict[str, Counts] = {}
         end: End | None = None
@@ -193,60 +192,18 @@ class Promotion:
 
     def _write_side_by_side(self, begins: Sequence[Reached]) -> None:
         """The batches are committed in file order, while several of them are worked on at a time."""
-        turn, left = Turn(self._last.reached), iter(begins)
-        with ThreadPoolExecutor(LANES, "promote") as lanes:
-            for _ in range(LANES):
-                # Each in a copy of the context: its log lines are the upload's, too.
-                lanes.submit(contextvars.copy_context().run, self._run_lane, left, turn)
-        self._last = Committed(turn.reached)
-        if turn.error is not None:
-            raise turn.error
-
-    def _run_lane(self, begins: Iterator[Reached], turn: Turn) -> None:
+        turn = Turn(self._last.reached)
         try:
-            for reached in begins:
-                if turn.error is not None:
-                    return
-                self._lease.check()
-                try:
-                    committed = self._call(reached, batches.write, turn=turn)
-                except _Refused as refused:
-                    committed = self._write_alone(reached, turn, failed=refused.error)
-                turn.pass_on(committed.reached)
-        except BaseException as error:  # also the wish to stop: it is for whoever waits for the lanes
-            turn.end(error)
+            lanes.side_by_side(begins, functools.partial(self._write_at_turn, turn), turn)
+        finally:
+            self._last = Committed(turn.reached)
 
-
-class Turn:
-    """Whose turn it is to commit: `reached` is how far the upload has come, `error` what ended it."""
-
-    def __init__(self, reached: Reached) -> None:
-        self.reached = reached
-        self.error: BaseException | None = None
-        self._condition = threading.Condition()
-
-    def wait_for(self, reached: Reached) -> None:
-        """Returns when everything before is committed; raises what kept it from being so."""
-        with self._condition:
-            self._condition.wait_for(lambda: self.error is not None or self.reached == reached)
-            if self.reached != reached:
-                raise _Over from self.error
-
-    def pass_on(self, reached: Reached) -> None:
-        """So far everything is committed."""
-        with self._condition:
-            self.reached = reached
-            self._condition.notify_all()
-
-    def end(self, error: BaseException) -> None:
-        """Nobody commits any more; the first error is the one that counts."""
-        with self._condition:
-            self.error = self.error or error
-            self._condition.notify_all()
-
-
-class _Over(Exception):
-    """A batch before this one was not committed, so this one is not, either."""
+    def _write_at_turn(self, turn: Turn[Reached], reached: Reached) -> Reached:
+        self._lease.check()
+        try:
+            return self._call(reached, batches.write, turn=turn).reached
+        except _Refused as refused:
+            return self._write_alone(reached, turn, failed=refused.error).reached
 
 
 def _finish(services: Services, conn: Connection, claim: Claim, counts: Any) -> End:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import io
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from itertools import groupby
@@ -22,6 +24,9 @@ _sql = queries.load("uploads")
 _COPY_BEGIN = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 _COPY_END = struct.pack("!h", -1)
 _POSTGRES_EPOCH = date(2000, 1, 1)
+
+CHUNK_BYTES = 2 << 20
+"""A chunk of so many bytes takes no further rows: memory does not grow with what the rows say."""
 
 
 class Supply:
@@ -43,73 +48,39 @@ class Supply:
         return rows
 
 
-class ChunkFeed:
-    """The next chunk of staging rows as a file that COPY reads, made while it is read.
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Staging rows of some rows of the file, from `first_row` up to `end`, as COPY reads them.
 
-    It has `limit` rows of the file, or what is left of it. After a failed COPY it can be read again from
-    its beginning.
+    `is_last`: the file is known to have no more.
     """
 
-    def __init__(self, claim: Claim, rows: Supply, *, limit: int) -> None:
-        self.first_row = self.last_row = -1
-        self.exhausted = False
-        self.has_entities = False
-        self._rows, self._limit = rows, limit
-        self._pack = _packer(claim)
-        self._blocks: list[bytes] = []
-        self._at = 0
-        self._error: BaseException | None = None
+    first_row: int
+    end: int
+    content: bytes
+    has_entities: bool
+    is_last: bool
 
-    def rewind(self) -> None:
-        """Begin again; raises what ended the reading of the file, if something did."""
-        self.raise_error()
-        self._at = 0
 
-    def raise_error(self) -> None:
-        """Raise what making a block raised: COPY hides it behind an error of its own."""
-        if self._error is not None:
-            raise self._error
-
-    def read(self, _size: int = -1) -> bytes:
-        try:
-            if self._at == len(self._blocks) and not self._make_block():
-                return b""
-        except BaseException as error:
-            self._error = error
-            raise
-        self._at += 1
-        return self._blocks[self._at - 1]
-
-    def _make_block(self) -> bool:
-        if self._blocks and self._done:
-            return False
-        block = b"" if self._blocks else _COPY_BEGIN
-        staged = self._rows.take(self._limit - self.source_rows)
-        if not staged:
-            self.exhausted = True
-        else:
-            self.first_row = staged[0].row_index if self.empty else self.first_row
-            self.last_row = staged[-1].row_index
+def chunks(claim: Claim, rows: Supply, *, limit: int) -> Iterator[Chunk]:
+    """The rows in chunks of up to so many rows of the file each, and of bounded size."""
+    pack, is_last = _packer(claim), False
+    while not is_last:
+        blocks, size, has_entities = [_COPY_BEGIN], 0, False
+        first_row = end = -1
+        while size < CHUNK_BYTES and end - first_row < limit:
+            staged = rows.take(limit - (end - first_row))
+            if not staged:
+                is_last = True
+                break
+            first_row = staged[0].row_index if end < 0 else first_row
             # More staging rows than source rows: some of them are entities.
-            self.has_entities = self.has_entities or len(staged) > self.last_row - staged[0].row_index + 1
-            block += self._pack(staged)
-        if self._done:
-            block += _COPY_END
-        self._blocks.append(block)
-        return True
-
-    @property
-    def _done(self) -> bool:
-        return self.exhausted or self.source_rows >= self._limit
-
-    @property
-    def empty(self) -> bool:
-        return self.first_row < 0
-
-    @property
-    def source_rows(self) -> int:
-        """How many rows of the file it has."""
-        return 0 if self.empty else self.last_row - self.first_row + 1
+            has_entities = has_entities or len(staged) > staged[-1].row_index - staged[0].row_index + 1
+            end = staged[-1].row_index + 1
+            blocks.append(pack(staged))
+            size += len(blocks[-1])
+        if size:
+            yield Chunk(first_row, end, b"".join([*blocks, _COPY_END]), has_entities, is_last)
 
 
 def _packer(claim: Claim) -> Callable[[list[Staged]], bytes]:
@@ -160,22 +131,14 @@ def staged_rows(conn: Connection, claim: Claim) -> int:
     return int(found)
 
 
-def copy_chunk(conn: Connection, claim: Claim, feed: ChunkFeed) -> None:
+def copy_chunk(conn: Connection, claim: Claim, chunk: Chunk) -> None:
     """The chunk is staged, once a write that names the claim follows in the same transaction."""
-    feed.rewind()
-    with conn.cursor() as cursor:
-        partition = f"staging_rows_{claim.staged_on:%Y%m%d}"
-        copy = _sql.copy_staging_rows.sql.format(partition=partition)
-        try:
-            with tracing.query("copy_staging_rows"):
-                cursor.copy_expert(copy, feed, size=1 << 24)
-        except Exception:
-            feed.raise_error()
-            raise
-    if feed.empty:
-        return
-    if feed.has_entities:
-        _sql.add_resolutions(conn, **claim.staging, first_row=feed.first_row, last_row=feed.last_row)
+    partition = f"staging_rows_{claim.staged_on:%Y%m%d}"
+    copy = _sql.copy_staging_rows.sql.format(partition=partition)
+    with conn.cursor() as cursor, tracing.query("copy_staging_rows"):
+        cursor.copy_expert(copy, io.BytesIO(chunk.content), size=len(chunk.content))
+    if chunk.has_entities:
+        _sql.add_resolutions(conn, **claim.staging, first_row=chunk.first_row, last_row=chunk.end - 1)
 
 
 def set_staged(conn: Connection, claim: Claim, *, before: int, rows: int, report: Mapping[str, Any]) -> None:

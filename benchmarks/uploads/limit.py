@@ -11,8 +11,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-
-from benchmarks.uploads.fleet import Fleet
+from typing import Any, Protocol
 
 COLUMNS = (
     "upload_id, workspace_id, row_index, entity_type, natural_key_hash, raw_data, validation_status,"
@@ -22,8 +21,8 @@ DDL = """
 DROP SCHEMA IF EXISTS bare CASCADE;
 CREATE SCHEMA bare;
 CREATE TABLE bare.staging_rows (LIKE public.{partition} INCLUDING ALL);
-CREATE TABLE bare.daily_metrics (LIKE public.daily_metrics INCLUDING ALL);
 """
+PRODUCTION = "CREATE TABLE bare.daily_metrics (LIKE public.daily_metrics INCLUDING ALL)"
 KEYS = """
 ALTER TABLE bare.daily_metrics ADD FOREIGN KEY (campaign_id) REFERENCES campaigns,
     ADD FOREIGN KEY (ad_set_id) REFERENCES ad_sets, ADD FOREIGN KEY (ad_id) REFERENCES ads;
@@ -65,35 +64,51 @@ class Limit:
         return self.copy + self.upsert
 
 
-def prepare(fleet: Fleet, upload_id: str) -> Path:
+class Server(Protocol):
+    """A PostgreSQL, and room for files beside it."""
+
+    @property
+    def dsn(self) -> str: ...
+    @property
+    def room(self) -> Path: ...
+    def sql(self, statement: str) -> list[Any]: ...
+
+
+def prepare(server: Server, upload_id: str) -> Path:
     """The staging rows of this upload as text, as \\copy reads it."""
-    file = fleet.room / "staged.txt"
-    psql(fleet, f"\\copy (SELECT {COLUMNS} FROM staging_rows WHERE upload_id = '{upload_id}') TO '{file}'")
+    file = server.room / "staged.txt"
+    psql(server, f"\\copy (SELECT {COLUMNS} FROM staging_rows WHERE upload_id = '{upload_id}') TO '{file}'")
     return file
 
 
-def measure(fleet: Fleet, file: Path, *, foreign_keys: bool = True) -> Limit:
+def copy(server: Server, file: Path) -> float:
+    """The rows of the file are in a table of their own; seconds of that."""
+    [day] = server.sql("SELECT min(staged_on) AS staged_on FROM staging_rows")
+    server.sql(DDL.format(partition=f"staging_rows_{day.staged_on:%Y%m%d}"))
+    server.sql("CHECKPOINT")
+    return psql(server, f"\\copy bare.staging_rows ({COLUMNS}) FROM '{file}'")
+
+
+def measure(server: Server, file: Path, *, foreign_keys: bool = True) -> Limit:
     """The rows of the file are in tables of their own."""
-    [day] = fleet.sql("SELECT min(staged_on) AS staged_on FROM staging_rows")
-    fleet.sql(DDL.format(partition=f"staging_rows_{day.staged_on:%Y%m%d}"))
+    server.sql("ANALYZE staging_id_resolution")
+    copied = copy(server, file)
+    server.sql(PRODUCTION)
     if foreign_keys:
-        fleet.sql(KEYS)
-    fleet.sql("ANALYZE staging_id_resolution")
-    fleet.sql("CHECKPOINT")
-    copied = psql(fleet, f"\\copy bare.staging_rows ({COLUMNS}) FROM '{file}'")
-    fleet.sql("ANALYZE bare.staging_rows")
+        server.sql(KEYS)
+    server.sql("ANALYZE bare.staging_rows")
     began = time.monotonic()
-    fleet.sql(UPSERT)
+    server.sql(UPSERT)
     limit = Limit(copied, time.monotonic() - began)
-    fleet.sql("DROP SCHEMA bare CASCADE")
+    server.sql("DROP SCHEMA bare CASCADE")
     return limit
 
 
-def psql(fleet: Fleet, command: str) -> float:
+def psql(server: Server, command: str) -> float:
     """Seconds that psql takes for the command."""
     began = time.monotonic()
     subprocess.run(
-        ["psql", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--command", command, fleet.dsn],
+        ["psql", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--command", command, server.dsn],
         check=True, env={"PATH": os.environ["PATH"]}, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     return time.monotonic() - began

@@ -255,7 +255,8 @@ ORDER BY natural_key_hash, row_index;
 
 -- name: settle_rows!
 -- These rows are carried by another row of their key, or say something new of those that they carry, or are
--- invalid after all.
+-- invalid after all. They are named twice, so that they alone are read: of a day that has just begun the planner
+-- knows nothing, and would take all of the upload's.
 UPDATE staging_rows s
 SET merged_into = m.into_row, raw_data = s.raw_data || m.said,
     validation_status = CASE WHEN m.validation_errors IS NULL THEN s.validation_status ELSE 'invalid' END,
@@ -263,7 +264,7 @@ SET merged_into = m.into_row, raw_data = s.raw_data || m.said,
 FROM unnest(CAST(:row_indexes AS integer[]), CAST(:into_rows AS integer[]), CAST(:said AS jsonb[]),
             CAST(:validation_errors AS jsonb[])) m (row_index, into_row, said, validation_errors)
 WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 'daily_metric'
-  AND s.row_index = m.row_index;
+  AND s.row_index = ANY(CAST(:row_indexes AS integer[])) AND s.row_index = m.row_index;
 
 -- name: drop_subtotals!
 -- These rows are subtotals of others, and no data.

@@ -22,7 +22,7 @@ from app.uploads.claims import Claim
 from app.uploads.production_store import Counts, Reached
 from app.uploads.reading.entities import Staged
 from app.uploads.services import Services
-from app.uploads.staging_store import ChunkFeed, Supply
+from app.uploads.staging_store import Chunk, Supply
 from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.threads import wait_until
 from tests.integration.uploads.conftest import WORKSPACE, Uploads
@@ -462,13 +462,14 @@ def most_active(owner_sql: OwnerSql) -> dict[UUID, int]:
 # -- a worker that lost its upload and does not know
 
 
-def feed_of(held: Claim) -> ChunkFeed:
+def chunk_of(held: Claim) -> Chunk:
     row = Staged("daily_metric", 0, "key", '{"line":2,"date":"2025-05-01"}')
-    return ChunkFeed(held, Supply(iter([[row]])), limit=10)
+    [chunk] = staging_store.chunks(held, Supply(iter([[row]])), limit=10)
+    return chunk
 
 
 def stage(conn: Any, held: Claim) -> None:
-    staging_store.copy_chunk(conn, held, feed_of(held))
+    staging_store.copy_chunk(conn, held, chunk_of(held))
     staging_store.set_staged(conn, held, before=held.staged_rows, rows=1, report={"plan": {}})
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +17,7 @@ from app.kernel import errors
 from app.uploads import parse, recover, staging_store, work
 from app.uploads.claims import Claim
 from app.uploads.services import Services
+from app.uploads.staging_store import Chunk
 from tests.conftest import SetClock, work_off
 from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.uploads.conftest import GOOD, HEADER, WORKSPACE, Uploads, report
@@ -83,15 +87,53 @@ def test_rows_are_committed_chunk_by_chunk_in_order(
     uploads: Uploads, in_chunks: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends: list[tuple[int, int]] = []
+    set_staged = staging_store.set_staged
+
+    def noting(*args: Any, before: int, rows: int, **what: Any) -> None:
+        set_staged(*args, before=before, rows=rows, **what)
+        ends.append((before, rows))
+
+    monkeypatch.setattr(staging_store, "set_staged", noting)
+    Uploads(in_chunks).parsed(LONG)
+    assert ends == [(0, 500), (500, 1000), (1000, 1500), (1500, 2000), (2000, 2300)]
+
+
+def test_two_chunks_are_on_their_way_at_a_time(
+    in_chunks: Services, services: Services, owner_sql: OwnerSql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # And the later one is ready first: it is committed second all the same.
+    expected = undisturbed(services, owner_sql)
+    copy_chunk, second_is_there = staging_store.copy_chunk, threading.Event()
+
+    def late_or_early(conn: Any, claim: Claim, chunk: Chunk) -> None:
+        if chunk.first_row == 0:
+            assert second_is_there.wait(20)
+        copy_chunk(conn, claim, chunk)
+        if chunk.first_row == 500:
+            second_is_there.set()
+
+    monkeypatch.setattr(staging_store, "copy_chunk", late_or_early)
+    assert expected == staged(owner_sql, Uploads(in_chunks).parsed(LONG))
+
+
+def test_a_chunk_ends_where_its_rows_are_large(
+    services: Services, owner_sql: OwnerSql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Or a chunk of rows with much to say would be kept in memory whole.
+    expected = undisturbed(services, owner_sql)
+    monkeypatch.setattr(staging_store, "CHUNK_BYTES", 300_000)
+    sizes: list[int] = []
     copy_chunk = staging_store.copy_chunk
 
-    def noting(conn: Any, claim: Any, feed: Any) -> None:
-        copy_chunk(conn, claim, feed)
-        ends.append((feed.first_row, feed.last_row))
+    def noting(conn: Any, claim: Claim, chunk: Chunk) -> None:
+        copy_chunk(conn, claim, chunk)
+        sizes.append(len(chunk.content))
 
     monkeypatch.setattr(staging_store, "copy_chunk", noting)
-    Uploads(in_chunks).parsed(LONG)
-    assert ends == [(0, 499), (500, 999), (1000, 1499), (1500, 1999), (2000, 2299)]
+    assert expected == staged(owner_sql, Uploads(services).parsed(LONG))
+    block = 500 * max(sizes) // 2300
+    assert len(sizes) > 1
+    assert max(sizes) < 300_000 + block * 3
 
 
 def give_up(owner_sql: OwnerSql) -> None:
@@ -116,15 +158,13 @@ def test_a_parse_killed_at_any_chunk_resumes_to_the_row(
 ) -> None:
     expected = undisturbed(services, owner_sql)
     before = when == "before its commit"
-    module, name = (staging_store, "copy_chunk") if before else (parse.Staging, "_commit")
+    module, name = (staging_store, "copy_chunk") if before else (parse.Staging, "_stage")
     real = getattr(module, name)
     for chunk in range(CHUNKS):
-        calls: list[int] = []
 
-        def killed_at_last(*args: Any, chunk: int = chunk, calls: list[int] = calls) -> None:
+        def killed_at_last(*args: Any, chunk: int = chunk) -> None:
             real(*args)
-            calls.append(1)
-            if len(calls) == chunk + 1:
+            if args[-1].first_row == 500 * chunk:
                 raise Killed
 
         upload_id = Uploads(in_chunks).pending(LONG)
@@ -147,14 +187,14 @@ def test_a_parse_killed_again_and_again_resumes_every_time(
 ) -> None:
     expected = undisturbed(services, owner_sql)
     upload_id = Uploads(in_chunks).pending(LONG)
-    commit = parse.Staging._commit
+    stage = parse.Staging._stage
 
     def killed_after(*args: Any) -> None:
-        commit(*args)
+        stage(*args)
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(parse.Staging, "_commit", killed_after)
+        patched.setattr(parse.Staging, "_stage", killed_after)
         for _ in range(3):
             with pytest.raises(Killed):
                 work.run_next(in_chunks, "parse", parse.parse_upload)
@@ -169,14 +209,14 @@ def test_a_resumed_parse_reads_as_the_first_one_did(
 ) -> None:
     # What was decided about the file is stored with the first chunk and never decided again.
     upload_id = Uploads(in_chunks).pending(LONG)
-    commit = parse.Staging._commit
+    stage = parse.Staging._stage
 
     def killed_after(*args: Any) -> None:
-        commit(*args)
+        stage(*args)
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(parse.Staging, "_commit", killed_after)
+        patched.setattr(parse.Staging, "_stage", killed_after)
         with pytest.raises(Killed):
             work.run_next(in_chunks, "parse", parse.parse_upload)
 
@@ -206,27 +246,25 @@ def test_a_connection_that_breaks_while_copying_loses_and_doubles_no_row(
     in_chunks: Services, services: Services, owner_sql: OwnerSql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = undisturbed(services, owner_sql)
-    feed_read = staging_store.ChunkFeed.read
-    for last in (4, 5, 6):
+    for last in range(1, 5):
         clock = SetClock(time=services.clock.now())
         reads: list[int] = []
 
-        def breaking(
-            feed: staging_store.ChunkFeed, size: int = -1, reads: list[int] = reads, last: int = last
-        ) -> bytes:
-            reads.append(1)
-            if len(reads) == last:
-                owner_sql(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                    " WHERE query LIKE 'COPY%' AND datname = current_database()"
-                )
-            return feed_read(feed, size)
+        class Breaking(io.BytesIO):
+            def read(self, *size: Any, reads: list[int] = reads, last: int = last) -> bytes:
+                reads.append(1)
+                if len(reads) == last:
+                    owner_sql(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                        " WHERE query LIKE 'COPY%' AND datname = current_database()"
+                    )
+                return super().read(*size)
 
         upload_id = Uploads(in_chunks).pending(LONG)
         with monkeypatch.context() as patched:
-            patched.setattr(staging_store.ChunkFeed, "read", breaking)
+            patched.setattr(staging_store, "io", SimpleNamespace(BytesIO=Breaking))
             assert work.run_next(replace(in_chunks, clock=clock), "parse", parse.parse_upload)
-        assert clock.slept == [1.0]
+        assert set(clock.slept) == {1.0}  # both of those on their way may have been struck
         assert staged(owner_sql, upload_id) == expected, f"read {last}"
         give_up(owner_sql)
 
@@ -393,11 +431,10 @@ def test_a_chunk_that_a_crash_takes_back_is_staged_again(
     # No commit of a parse is waited for until the disk has it: what follows one that is gone is refused.
     expected = undisturbed(services, owner_sql)
     upload_id = Uploads(in_chunks).pending(LONG)
-    copy_chunk, taken_back = staging_store.copy_chunk, []
+    set_staged, taken_back = staging_store.set_staged, []
 
-    def crashing(conn: Any, claim: Claim, feed: staging_store.ChunkFeed) -> None:
-        copy_chunk(conn, claim, feed)
-        if feed.last_row + 1 == last and not taken_back:
+    def crashing(*args: Any, rows: int, **what: Any) -> None:
+        if rows == last and not taken_back:
             taken_back.append(last)
             gone = f"WHERE upload_id = '{upload_id}' AND row_index >= {last // 2}"
             owner_sql(f"DELETE FROM staging_rows {gone}")
@@ -405,9 +442,10 @@ def test_a_chunk_that_a_crash_takes_back_is_staged_again(
             owner_sql(f"UPDATE data_uploads SET staged_rows = {last // 2} WHERE id = '{upload_id}'")
             if breaks:
                 raise errors.ConnectionLost
+        set_staged(*args, rows=rows, **what)
 
     with monkeypatch.context() as patched:
-        patched.setattr(staging_store, "copy_chunk", crashing)
+        patched.setattr(staging_store, "set_staged", crashing)
         unlucky = replace(in_chunks, clock=SetClock(time=services.clock.now()))
         assert work.run_next(unlucky, "parse", parse.parse_upload)
     assert taken_back == [last]

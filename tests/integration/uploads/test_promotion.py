@@ -20,7 +20,7 @@ import structlog
 from hypothesis import strategies
 
 from app import web
-from app.uploads import claims_store, leases, parse, production_store, promote, store, work
+from app.uploads import claims_store, lanes, leases, parse, production_store, promote, store, work
 from app.uploads.claims import Claim
 from app.uploads.production_store import Counts, Reached
 from app.uploads.services import Services
@@ -529,7 +529,7 @@ def test_batches_written_side_by_side_are_committed_in_order(
     uploads: Uploads, services: Services, owner_sql: OwnerSql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together: list[int] = []
-    begun = threading.Barrier(promote.LANES, timeout=20)
+    begun = threading.Barrier(lanes.LANES, timeout=20)
     real = production_store.promote_daily_metrics
 
     def meeting(conn: Any, claim: Claim, *, after_row: int, last_row: int) -> Any:
@@ -607,7 +607,7 @@ def many_ads(count: int) -> list[str]:
 def meetings(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Where the batches of ads began that were looked for while another one was, too."""
     met: list[int] = []
-    under_way = threading.Barrier(promote.LANES)
+    under_way = threading.Barrier(lanes.LANES)
     real = production_store.find_entities
 
     def meeting(conn: Any, claim: Claim, entity_type: str, wanted: list[Any]) -> Any:
@@ -696,7 +696,7 @@ def test_an_ad_known_by_name_is_taken_over_by_one_of_many(
     upload_id = uploads.finished(report(*many_ads(4500), header=OF_ADS))
     assert of_ads(owner_sql, upload_id)[:2] == ("completed", 4500)
     assert owner_sql("SELECT id_source, count(*) FROM ads GROUP BY 1") == [("platform", 4500)]
-    assert len(meetings) == 2 * promote.LANES or len(meetings) == promote.LANES
+    assert len(meetings) == 2 * lanes.LANES or len(meetings) == lanes.LANES
 
 
 def test_a_bad_ad_among_batches_written_side_by_side_costs_its_row(
