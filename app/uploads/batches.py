@@ -71,19 +71,33 @@ def _days_after(_conn: Connection, claim: Claim, entity_type: str, row: int) -> 
         row = last_row
 
 
-def side_by_side(conn: Connection, claim: Claim, reached: Reached) -> list[Reached]:
-    """Where the batches begin that are left of this type, if several of them may be written at a time.
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Where batches of one type begin that may be worked on at a time; none when they may not.
 
-    Batches of days may: each key is in one of them alone. Those of entities may where all have their
-    platform's ids: else what an earlier batch makes of a name says whom a later one means by it.
+    `apart`: nothing in production is written by two of them, so that each writes before its turn to commit.
+    """
+
+    begins: Sequence[Reached] = ()
+    apart: bool = True
+
+
+def side_by_side(conn: Connection, claim: Claim, reached: Reached) -> SideBySide:
+    """The batches that are left of this type.
+
+    Batches of days are apart: each key is in one of them alone. Those of entities are where none is named
+    twice. They may not be side by side where some are known by name: what an earlier batch makes of a name
+    says whom a later one means by it.
     """
     kind, row, size = reached.entity_type, reached.row, PROMOTION_BATCH_ROWS
     if kind == DAYS:
-        return [Reached(kind, begin) for begin in range(row, claim.staged_rows - 1, size)]
+        return SideBySide([Reached(kind, begin) for begin in range(row, claim.staged_rows - 1, size)])
     if kind is None:
-        return []
+        return SideBySide()
     left = production_store.batches_of_entities(conn, claim, kind, after_row=row, limit=size)
-    return [] if left.by_name else [Reached(kind, begin) for begin in [row, *left.ends][:-1]]
+    if left.by_name:
+        return SideBySide()
+    return SideBySide([Reached(kind, begin) for begin in [row, *left.ends][:-1]], apart=not left.repeated)
 
 
 def write(conn: Connection, claim: Claim, batch: Batch) -> Counts:

@@ -67,10 +67,14 @@ class Reached(NamedTuple):
 
 
 class EntityBatches(NamedTuple):
-    """The last rows of the batches of one entity type; whether an entity of them is known by name alone."""
+    """The last rows of the batches of one entity type.
+
+    Whether an entity of them is known by name alone, and whether one may be named more than once.
+    """
 
     ends: list[int]
     by_name: bool
+    repeated: bool
 
 
 class Displaced(Exception):
@@ -124,7 +128,7 @@ def batches_of_entities(
     conn: Connection, claim: Claim, entity_type: str, *, after_row: int, limit: int
 ) -> EntityBatches:
     """How the staged entities of one type after this row fall into batches of so many."""
-    ends, by_name = _sql.batches_of_entities(
+    found = _sql.batches_of_entities(
         conn,
         **claim.staging,
         entity_type=entity_type,
@@ -132,7 +136,7 @@ def batches_of_entities(
         limit=limit,
         only_failed=claim.only_failed,
     )
-    return EntityBatches(ends, by_name)
+    return EntityBatches(*found)
 
 
 def find_entities(

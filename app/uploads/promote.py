@@ -8,7 +8,7 @@ the promotion goes on from there.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from app.adapters.database import Connection
 from app.kernel import errors, retry
 from app.kernel.retry import Final
 from app.uploads import batches, ended, events, lanes, production_store, store, work
-from app.uploads.batches import DAYS, Batch
+from app.uploads.batches import Batch, SideBySide
 from app.uploads.claims import Claim
 from app.uploads.lanes import Turn
 from app.uploads.leases import Lease
@@ -63,13 +63,13 @@ class End:
 class Committed:
     """What a transaction came to: where the upload stands, and the upload's end when nothing is left.
 
-    `side_by_side` is where the batches begin that may be written next, several at a time.
+    `next` are the batches that may be written next, several at a time.
     """
 
     reached: Reached
     promoted: int = 0
     end: End | None = None
-    side_by_side: Sequence[Reached] = ()
+    next: SideBySide = SideBySide()
 
 
 class _Refused(Exception):
@@ -97,8 +97,8 @@ class Promotion:
     def go_on(self) -> None:
         """The next batches are committed, each once."""
         try:
-            if len(self._last.side_by_side) > lanes.LANES:
-                self._write_side_by_side(self._last.side_by_side)
+            if len(self._last.next.begins) > lanes.LANES:
+                self._write_side_by_side(self._last.next)
             else:
                 self._write_together()
         except Displaced as elsewhere:
@@ -155,16 +155,16 @@ class Promotion:
         return committed
 
     def _attempt(self, reached: Reached, write: Write, rows: int, turn: Turn[Reached] | None) -> Committed:
-        begin, taken, nothing_left = reached, 0, False
+        begin, taken, nothing_left, apart = reached, 0, False, self._last.next.apart
         written: dict[str, Counts] = {}
         end: End | None = None
-        next_ones: Sequence[Reached] = ()
+        next_ones = SideBySide()
         # What a crash of the server takes back is missed by the next batch, and by the end at last.
         durable = turn is None
         try:
             with self._services.db.transaction("promote", self._claim.workspace_id, durable=durable) as conn:
                 for batch in batches.after(conn, self._claim, reached):
-                    if turn is not None and batch.entity_type != DAYS:
+                    if turn is not None and not apart:
                         # Two batches may name one entity: the second writes when the first has committed.
                         turn.wait_for(begin)
                     counts = write(conn, self._claim, batch)
@@ -190,11 +190,11 @@ class Promotion:
 
     # -- many batches of one type
 
-    def _write_side_by_side(self, begins: Sequence[Reached]) -> None:
+    def _write_side_by_side(self, parts: SideBySide) -> None:
         """The batches are committed in file order, while several of them are worked on at a time."""
         turn = Turn(self._last.reached)
         try:
-            lanes.side_by_side(begins, functools.partial(self._write_at_turn, turn), turn)
+            lanes.side_by_side(parts.begins, functools.partial(self._write_at_turn, turn), turn)
         finally:
             self._last = Committed(turn.reached)
 

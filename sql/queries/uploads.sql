@@ -342,13 +342,14 @@ FROM parented
 ORDER BY row_index;
 
 -- name: batches_of_entities^
--- The last rows of the batches of so many that the staged entities of one type make, and whether one of them
--- is known by its name alone.
+-- The last rows of the batches of so many that the staged entities of one type make, whether one of them is known
+-- by its name alone, and whether one may be named twice: numbers are compared, which is done much sooner than texts.
 SELECT coalesce(array_agg(row_index ORDER BY row_index) FILTER (WHERE mod(number, :limit) = 0 OR following IS NULL), '{}')
            AS ends,
-       coalesce(bool_or(by_name), false) AS by_name
+       coalesce(bool_or(by_name), false) AS by_name, count(*) > count(DISTINCT key) AS repeated
 FROM (
     SELECT s.row_index, s.raw_data ->> 'id_source' = 'name' AS by_name,
+           hashtextextended(s.natural_key_hash, 0) AS key,
            row_number() OVER (ORDER BY s.row_index) AS number, lead(s.row_index) OVER (ORDER BY s.row_index) AS following
     FROM staging_rows s
     WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = :entity_type

@@ -644,7 +644,26 @@ def test_batches_of_ads_are_looked_for_side_by_side(
     assert sorted(meetings) == [1000, 2000, 3000, 4000]
 
 
-def test_batches_of_ads_are_written_one_after_the_other(
+def test_batches_of_ads_are_written_side_by_side_where_none_is_named_twice(
+    uploads: Uploads, owner_sql: OwnerSql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: list[int] = []
+    begun = threading.Barrier(lanes.LANES, timeout=20)
+    real = production_store.create_entities
+
+    def meeting(conn: Any, claim: Claim, entity_type: str, new: list[Any]) -> Any:
+        if entity_type == "ad" and 1000 <= new[0].row_index < 5000:
+            begun.wait()
+            met.append(new[0].row_index)
+        return real(conn, claim, entity_type, new)
+
+    monkeypatch.setattr(production_store, "create_entities", meeting)
+    upload_id = uploads.finished(report(*many_ads(5500), header=OF_ADS))
+    assert sorted(met) == [1000, 2000, 3000, 4000]
+    assert of_ads(owner_sql, upload_id)[3:] == (5500, 5500, 5500)
+
+
+def test_batches_of_ads_are_written_one_after_the_other_where_one_is_named_twice(
     uploads: Uploads, monkeypatch: pytest.MonkeyPatch, meetings: list[int]
 ) -> None:
     # One that held an ad which an earlier batch names, too, would wait for its turn, and that one for it.
@@ -659,7 +678,9 @@ def test_batches_of_ads_are_written_one_after_the_other(
         return real(conn, claim, entity_type, new)
 
     monkeypatch.setattr(production_store, "create_entities", noting)
-    uploads.finished(report(*many_ads(5500), header=OF_ADS))
+    rows = many_ads(5500)
+    rows[5400] = rows[5400].replace("Ad 5400,6400", "Renamed,6300")
+    uploads.finished(report(*rows, header=OF_ADS))
     assert written == [0, 1000, 2000, 3000, 4000, 5000]
     assert len(meetings) == 4
 
