@@ -153,7 +153,7 @@ CREATE TABLE staging_id_resolution (
 
 CREATE TABLE campaigns (
     id                  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    workspace_id        uuid NOT NULL REFERENCES workspaces (id),
+    workspace_id        uuid NOT NULL,
     client_id           uuid,
     platform            text NOT NULL CHECK (platform IN ('meta', 'google', 'tiktok')),
     external_id         text NOT NULL,
@@ -177,7 +177,7 @@ CREATE INDEX campaigns_by_name ON campaigns (md5(name), workspace_id, platform);
 
 CREATE TABLE ad_sets (
     id                  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    workspace_id        uuid NOT NULL REFERENCES workspaces (id),
+    workspace_id        uuid NOT NULL,
     client_id           uuid,
     platform            text NOT NULL CHECK (platform IN ('meta', 'google', 'tiktok')),
     external_id         text NOT NULL,
@@ -200,7 +200,7 @@ CREATE INDEX ad_sets_by_name ON ad_sets (campaign_id, md5(name));
 
 CREATE TABLE ads (
     id                  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    workspace_id        uuid NOT NULL REFERENCES workspaces (id),
+    workspace_id        uuid NOT NULL,
     client_id           uuid,
     platform            text NOT NULL CHECK (platform IN ('meta', 'google', 'tiktok')),
     external_id         text NOT NULL,

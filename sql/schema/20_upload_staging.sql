@@ -5,19 +5,29 @@ CREATE FUNCTION ensure_staging_day(day date) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     suffix text := to_char(day, 'YYYYMMDD');
+    parent text;
+    place text;
 BEGIN
     IF to_regclass('staging_id_resolution_' || suffix) IS NOT NULL THEN
         RETURN;
     END IF;
     PERFORM pg_advisory_xact_lock(hashtext('headworks staging days'));
-    EXECUTE format(
-        'CREATE TABLE IF NOT EXISTS staging_rows_%s PARTITION OF staging_rows FOR VALUES FROM (%L) TO (%L)',
-        suffix, day, day + 1);
+    -- A query, since a look at the name may remember what it was before the lock was had.
+    IF EXISTS (SELECT FROM pg_class WHERE relname = 'staging_id_resolution_' || suffix) THEN
+        RETURN;
+    END IF;
+    -- Made by itself and then attached: a table that is made as a partition keeps everybody else from its
+    -- parent, and would wait for sessions that wait for each other's turn.
+    FOREACH parent IN ARRAY ARRAY['staging_rows', 'staging_id_resolution'] LOOP
+        SELECT ' TABLESPACE ' || quote_ident(spcname) INTO place
+        FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace WHERE c.oid = parent::regclass;
+        EXECUTE format('CREATE TABLE %1$s_%2$s (LIKE %1$s INCLUDING ALL)%3$s', parent, suffix, place);
+        EXECUTE format('ALTER TABLE %1$s ATTACH PARTITION %1$s_%2$s FOR VALUES FROM (%3$L) TO (%4$L)',
+            parent, suffix, day, day + 1);
+    END LOOP;
     -- Every resolution is written twice, first open and then resolved: with room beside it the second stays on
     -- its page, and the index is not touched.
-    EXECUTE format(
-        'CREATE TABLE IF NOT EXISTS staging_id_resolution_%s PARTITION OF staging_id_resolution'
-        ' FOR VALUES FROM (%L) TO (%L) WITH (fillfactor = 50)', suffix, day, day + 1);
+    EXECUTE format('ALTER TABLE staging_id_resolution_%s SET (fillfactor = 50)', suffix);
     -- COPY is not possible under row-level security, so parse copies into the day itself: it may
     -- insert there and nothing else, and the trigger own_workspace keeps it to its workspace.
     EXECUTE format('GRANT INSERT ON staging_rows_%s TO headworks_parse', suffix);

@@ -554,3 +554,21 @@ def test_a_new_day_made_twice_at_once_is_made_once_and_guarded(rows: Rows) -> No
 def test_nobody_else_makes_days(role: str, rows: Rows) -> None:
     with pytest.raises(errors.AccessDenied):
         rows.run(role, OURS, "SELECT ensure_staging_day('2026-05-01')")
+
+
+def test_a_new_day_waits_for_nobody_who_is_at_work_on_others(rows: Rows) -> None:
+    # Two lanes of one upload wait for each other's turn with their transactions open: who waited for one of
+    # them, and kept the other one waiting, would hold up all three.
+    read = "SELECT count(*) FROM staging_rows, staging_id_resolution"
+    change = "UPDATE staging_id_resolution SET error_code = 'x'"
+    with rows.db.transaction("promote", OURS) as working, working.cursor() as at_work:
+        at_work.execute(read)
+        at_work.execute(change)
+        with rows.db.transaction("parse", OURS) as conn, conn.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '2s'")
+            cursor.execute("SELECT ensure_staging_day('2026-05-01')")
+            # And nobody waits for whoever makes the day, while that is not committed.
+            at_work.execute("SET LOCAL lock_timeout = '2s'")
+            at_work.execute(read)
+            at_work.execute(change)
+    assert copy(rows, "parse", OURS, OURS, date(2026, 5, 1)) == 1
