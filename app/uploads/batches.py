@@ -78,8 +78,12 @@ class SideBySide:
     `apart`: nothing in production is written by two of them, so that each writes before its turn to commit.
     """
 
-    begins: Sequence[Reached] = ()
+    begins: Sequence[Reached]
     apart: bool = True
+
+
+NONE_LEFT = SideBySide(())
+"""Nothing may be worked on at a time."""
 
 
 def side_by_side(conn: Connection, claim: Claim, reached: Reached) -> SideBySide:
@@ -93,10 +97,10 @@ def side_by_side(conn: Connection, claim: Claim, reached: Reached) -> SideBySide
     if kind == DAYS:
         return SideBySide([Reached(kind, begin) for begin in range(row, claim.staged_rows - 1, size)])
     if kind is None:
-        return SideBySide()
+        return NONE_LEFT
     left = production_store.batches_of_entities(conn, claim, kind, after_row=row, limit=size)
     if left.by_name:
-        return SideBySide()
+        return NONE_LEFT
     return SideBySide([Reached(kind, begin) for begin in [row, *left.ends][:-1]], apart=not left.repeated)
 
 

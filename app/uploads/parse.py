@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, BinaryIO
 
 from app.adapters import metrics, retries
@@ -26,6 +27,22 @@ from app.uploads.work import TASKS
 
 def parse_upload(services: Services, claim: Claim, lease: Lease) -> None:
     """Every row of the file is staged, and the upload is staging_complete or failed."""
+    with _uncollected():
+        _stage_file(services, claim, lease)
+    services.dispatch.send(TASKS["promote"])
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Nobody looks for cycles of objects: a reading makes none, of much that it keeps in mind."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _stage_file(services: Services, claim: Claim, lease: Lease) -> None:
     with services.blobs.open(claim.file_url) as stored, _unpacked(services, stored) as file:
         plan = _plan(claim, file)
         scope = [
@@ -33,7 +50,6 @@ def parse_upload(services: Services, claim: Claim, lease: Lease) -> None:
         ]  # fmt: skip
         rows = Rows(plan, scope=scope, today=services.clock.now().date())
         Staging(services, claim, plan, rows, file).run(lease)
-    services.dispatch.send(TASKS["promote"])
 
 
 def _unpacked(services: Services, stored: BinaryIO) -> Any:

@@ -17,7 +17,7 @@ from app.adapters.database import Connection
 from app.kernel import errors, retry
 from app.kernel.retry import Final
 from app.uploads import batches, ended, events, lanes, production_store, store, work
-from app.uploads.batches import Batch, SideBySide
+from app.uploads.batches import NONE_LEFT, Batch, SideBySide
 from app.uploads.claims import Claim
 from app.uploads.lanes import Turn
 from app.uploads.leases import Lease
@@ -69,7 +69,7 @@ class Committed:
     reached: Reached
     promoted: int = 0
     end: End | None = None
-    next: SideBySide = SideBySide()
+    next: SideBySide = NONE_LEFT
 
 
 class _Refused(Exception):
@@ -158,7 +158,7 @@ class Promotion:
         begin, taken, nothing_left, apart = reached, 0, False, self._last.next.apart
         written: dict[str, Counts] = {}
         end: End | None = None
-        next_ones = SideBySide()
+        next_ones = NONE_LEFT
         # What a crash of the server takes back is missed by the next batch, and by the end at last.
         durable = turn is None
         try:

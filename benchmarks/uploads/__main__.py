@@ -130,18 +130,29 @@ def _unlike(of: Fleet, files: Files, options: argparse.Namespace) -> dict[str, A
     found = {}
     for what, rows in (("numbers", 340_000), ("ads", 325_000), ("everything", 310_000)):
         file, seconds = files.unlike(rows, what), []
+        of.forget_peaks()
         for _ in range(min(options.rounds, 3)):
             of.forget()
             ended = of.upload(file.read_bytes())
             assert ended.status == "completed", ended
             seconds.append(ended.seconds)
+        peaks = of.peaks()
         found[what] = {
             "seconds": _median(seconds), "rows": rows, "MB": round(file.stat().st_size / 1e6, 1),
-            "reached": ended.reached,
+            "reached": ended.reached, "peaks": {name: peaks[name] for name in WORKERS},
         }  # fmt: skip
     _table(
-        ("what is different in every row", "MB", "rows", "seconds"),
-        *((what, one["MB"], f"{one['rows']:,}", one["seconds"]) for what, one in found.items()),
+        (
+            "what is different in every row",
+            "MB",
+            "rows",
+            "seconds",
+            *(f"{name}, peak MiB" for name in WORKERS),
+        ),
+        *(
+            (what, one["MB"], f"{one['rows']:,}", one["seconds"], *one["peaks"].values())
+            for what, one in found.items()
+        ),
     )
     return found
 

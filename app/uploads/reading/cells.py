@@ -51,11 +51,13 @@ def is_all(cell: str) -> bool:
 
 def text(cell: str) -> str | Problem | None:
     """The cell as stored: NFC, trimmed; None for a null token."""
-    if is_null(cell):
+    value = cell.strip()
+    if value in NULLS:
         return None
-    if not storable(cell):
+    if not storable(value):
         return Problem("invalid_character", cell)
-    value = unicodedata.normalize("NFC", cell).strip()
+    if not value.isascii():
+        value = unicodedata.normalize("NFC", value).strip()
     # A spreadsheet's mark for "this is text", which the list of rejected rows writes, too.
     return value[1:] if value[0] == "'" and _MARKED_TEXT.match(value) else value
 

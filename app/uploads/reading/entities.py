@@ -13,7 +13,7 @@ from app.uploads.reading.levels import FALLBACK, FIELDS, TYPES, Entity, Level, P
 from app.uploads.reading.memo import Memo
 from app.uploads.reading.plan import Plan
 
-REMEMBERED = 50_000
+REMEMBERED = 25_000
 """Combinations that are kept in mind: beyond, an entity may be staged a second time, harmlessly."""
 
 
@@ -64,11 +64,13 @@ class Entities:
             or column.field.endswith(FALLBACK)
         ]
         levels = [Level(kind, columns, scope) for kind in TYPES]
-        self._levels = [level for level in levels if level.is_there]
+        self._levels = [(at, level) for at, level in enumerate(levels) if level.is_there]
         self._cells = getter([column.index for column in columns])
-        self._staged: dict[str, tuple[int, tuple[str | None, ...]]] = {}  # named first where, last how
+        # Of each type, by external id: named first where, last how.
+        self._staged: dict[str, dict[str, tuple[int, str | None, str | None, str | None]]]
+        self._forget()
         self._known: Memo[tuple[str, ...], Carried] = Memo(
-            self._read, remembered=REMEMBERED, forgotten=self._staged.clear
+            self._read, remembered=REMEMBERED, forgotten=self._forget
         )
 
     def of(self, row: Sequence[str]) -> Carried:
@@ -79,6 +81,9 @@ class Entities:
         """What each of these rows carries."""
         return list(map(self._known.__getitem__, map(self._cells, rows)))
 
+    def _forget(self) -> None:
+        self._staged = {kind: {} for kind in TYPES}
+
     def introduce(self, carried: Carried, row_index: int) -> list[Staged]:
         """Staging rows for what no earlier row named, or named with other attributes.
 
@@ -87,13 +92,15 @@ class Entities:
         staged: list[Staged] = []
         members = ""
         for entity in carried.entities:
-            attributes = entity.name, entity.status, entity.account
-            first_row, before = self._staged.get(entity.key_hash, (row_index, None))
-            if before != attributes:
-                self._staged[entity.key_hash] = first_row, attributes
+            seen = self._staged[entity.type].get(entity.external_id)
+            first_row = row_index if seen is None else seen[0]
+            now = first_row, entity.name, entity.status, entity.account
+            if seen != now:
+                self._staged[entity.type][entity.external_id] = now
                 staged.append(_staged_entity(entity, row_index, members))
             members += f',"{entity.type}":{first_row}'
         carried.members = members if carried.has_real_id else members + ',"by_name":true'
+        carried.entities = ()  # whom it names is known by now, and there are many
         return staged
 
     def _read(self, named: tuple[str, ...]) -> Carried:
@@ -101,30 +108,24 @@ class Entities:
         problem: Problem | None = None
         subtotal = with_id = False
         path: Path = ()
-        keys = dict.fromkeys(TYPES, "null")
-        for level in self._levels:
+        keys = ["null"] * len(TYPES)
+        for at, level in self._levels:
             said = level.said(named)
             path += said.path
             problem = problem or said.problem
             subtotal = subtotal or said.is_all
             with_id = with_id or said.platform_id is not None
-            if entity := level.entity(said, path):
+            if entity := said.entity or level.named(said, path):
                 entities.append(entity)
                 path += (entity.external_id,)
-                keys[level.kind] = _json(entity.external_id)
+                keys[at] = _json(entity.external_id)
         alone = entities[0].name if len(entities) == 1 and not with_id else None
-        carried = Carried(
-            entities=tuple(entities),
-            problem=problem,
-            blank=not entities and problem is None,
-            labelled=alone is not None and totals.is_label(alone),
-            subtotal=subtotal,
-            key=",".join(keys.values()),
-        )
-        if problem is None and keys["campaign"] == "null":
-            carried.problem = Problem("missing_campaign")
-        carried.odd = carried.suspect or carried.problem is not None
-        return carried
+        labelled = alone is not None and totals.is_label(alone)
+        blank = not entities and problem is None
+        if problem is None and keys[0] == "null":
+            problem = Problem("missing_campaign")
+        odd = blank or labelled or subtotal or problem is not None
+        return Carried(tuple(entities), problem, blank, labelled, subtotal, ",".join(keys), odd=odd)
 
 
 def _staged_entity(entity: Entity, row_index: int, parents: str) -> Staged:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from json.encoder import encode_basestring
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from app.kernel.canonical import canonical_json, name_key, natural_key_hash
 from app.uploads.reading import cells
@@ -28,6 +28,10 @@ FIELDS = {
 TYPES = tuple(FIELDS)
 FALLBACK = "_name_fallback"
 """Ends the fields of columns that may name what a row gives the id of, and nothing else."""
+
+
+REMEMBERED = 2_000
+"""Cells of one level that are kept in mind: parents stand near each other, and no ad is asked for twice."""
 
 
 class Entity(NamedTuple):
@@ -66,47 +70,50 @@ class Level:
         self.kind = kind
         self.is_there = bool(fields)
         self._cells = getter([*(place[name] for name in fields), *fallbacks])
-        self._readers = [
-            (name.removeprefix(f"{kind}_"), columns[place[name]].header, _reader(name)) for name in fields
-        ]
+        self._readers = [_reader(name) for name in fields]
+        self._headers = [columns[place[name]].header for name in fields]
+        parts = (f"{kind}_name", f"{kind}_id", f"{kind}_status", "account_id", "account_name")
+        self._parts = itemgetter(*(fields.index(part) if part in fields else -1 for part in parts))
         # A campaign may really be called "All": it counts as one where the file has no ids.
         self._may_be_all = kind == "campaign" and "campaign_id" not in place
         self._key_hash = key_hasher(scope, kind)
-        self._said: Memo[tuple[str, ...], Said] = Memo(self._read)
-        self._named: Memo[tuple[Said, Path], Entity] = Memo(self._by_name)
+        self._said: Memo[tuple[str, ...], Said] = Memo(self._read, remembered=REMEMBERED)
+        self._named: Memo[tuple[Said, Path], Entity] = Memo(self._by_name, remembered=REMEMBERED)
 
     def said(self, row: Sequence[str]) -> Said:
         """What the row says on this level."""
         return self._said[self._cells(row)]
 
-    def entity(self, said: Said, path: Path) -> Entity | None:
-        """The entity that is meant below this path, or None."""
-        return said.entity or (self._named[said, path] if said.name else None)
+    def named(self, said: Said, path: Path) -> Entity | None:
+        """The entity that bears the name below this path; None where there is no name."""
+        return self._named[said, path] if said.name else None
 
     def _read(self, found: tuple[str, ...]) -> Said:
-        values: dict[str, str | None] = {}
-        problem: Problem | None = None
-        for (part, header, read), cell in zip(self._readers, found, strict=False):
-            value = read(cell)
-            if isinstance(value, Problem):
-                problem = problem or Problem(value.code, value.value, header)
-            else:
-                values[part] = value
-        name, platform_id, status = values.get("name"), values.get("id"), values.get("status")
+        values: list[Any] = [read(cell) for read, cell in zip(self._readers, found, strict=False)]
+        problem = self._problem(values) if Problem in map(type, values) else None
+        values.append(None)  # what is not there
+        name, platform_id, status, account, account_name = self._parts(values)
         if platform_id and not name:
             name = self._fallback_name(found[len(self._readers) :])
-        account = values.get("account_id")
-        bearer = account or values.get("account_name")
+        bearer = account or account_name
         return Said(
-            name=name,
-            platform_id=platform_id,
-            status=status,
-            account=account,
-            path=(f"account:{bearer}",) if bearer else (),
-            problem=problem,
-            is_all=not (platform_id or self._may_be_all) and cells.is_all(name or ""),
-            entity=self._entity(platform_id, "platform", name, status, account) if platform_id else None,
+            name,
+            platform_id,
+            status,
+            account,
+            (f"account:{bearer}",) if bearer else (),
+            problem,
+            not (platform_id or self._may_be_all) and cells.is_all(name or ""),
+            self._entity(platform_id, "platform", name, status, account) if platform_id else None,
         )
+
+    def _problem(self, values: list[Any]) -> Problem:
+        """The first of the values that is one; all of them are nothing afterwards."""
+        found = [(at, value) for at, value in enumerate(values) if isinstance(value, Problem)]
+        for at, _ in found:
+            values[at] = None
+        at, first = found[0]
+        return Problem(first.code, first.value, self._headers[at])
 
     def _fallback_name(self, found: Sequence[str]) -> str | None:
         texts = map(cells.text, found)
