@@ -139,18 +139,20 @@ def _unlike(of: Fleet, files: Files, options: argparse.Namespace) -> dict[str, A
         peaks = of.peaks()
         found[what] = {
             "seconds": _median(seconds), "rows": rows, "MB": round(file.stat().st_size / 1e6, 1),
+            "limit": round(limit.measure_whole(of, limit.prepare(of, ended.upload_id)).seconds, 3),
             "reached": ended.reached, "peaks": {name: peaks[name] for name in WORKERS},
         }  # fmt: skip
     _table(
         (
-            "what is different in every row",
+            "different in every row",
             "MB",
             "rows",
             "seconds",
-            *(f"{name}, peak MiB" for name in WORKERS),
+            "limit",
+            *(f"MiB of {name}" for name in WORKERS),
         ),
         *(
-            (what, one["MB"], f"{one['rows']:,}", one["seconds"], *one["peaks"].values())
+            (what, one["MB"], f"{one['rows']:,}", one["seconds"], one["limit"], *one["peaks"].values())
             for what, one in found.items()
         ),
     )

@@ -13,7 +13,7 @@ from app.uploads.reading.levels import FALLBACK, FIELDS, TYPES, Entity, Level, P
 from app.uploads.reading.memo import Memo
 from app.uploads.reading.plan import Plan
 
-REMEMBERED = 25_000
+REMEMBERED = 20_000
 """Combinations that are kept in mind: beyond, an entity may be staged a second time, harmlessly."""
 
 
