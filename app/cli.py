@@ -10,15 +10,18 @@ import signal
 import sys
 import time
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from app import cli_catalog, cli_keys, cli_operations, cli_pipeline, cli_refdata, cli_suppliers
-from app.adapters import database, logs, migrations
 from app.adapters.settings import Settings
 from app.client import TERMINAL, Client, RequestRefused, Unreachable
 from app.kernel import errors
+
+# Whatever else a command needs is imported once it is called: a person waits at the terminal, and
+# everything together takes a second.
+if TYPE_CHECKING:
+    from app.adapters import database
 
 EXIT_CODES = {
     # how it ended                     code
@@ -36,7 +39,10 @@ POLL_SECONDS = 0.3
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    options = command_line().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options = command_line(words[0] if words else "").parse_args(words)
+    from app.adapters import logs  # no earlier: `--help` has ended by now
+
     logs.configure("cli", level="WARNING")  # what a command has to say, it says itself
     run: Callable[[argparse.Namespace], int] = options.run
     try:
@@ -63,8 +69,12 @@ def _end(how: str, error: Exception) -> int:
     return EXIT_CODES[how]
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Everything that can be typed after `headworks`, each command with what runs it as `run`."""
+def command_line(called: str | None = None) -> argparse.ArgumentParser:
+    """Everything that can be typed after `headworks`, each command with what runs it as `run`.
+
+    `called`: the first word, if one is known; then the parts of other names have no arguments, and are
+    not imported.
+    """
     parser = argparse.ArgumentParser(prog="headworks", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -114,17 +124,89 @@ def command_line() -> argparse.ArgumentParser:
     watch.add_argument("upload_id", help="as `upload` and `uploads list` print it")
     watch.set_defaults(run=_follow)
 
-    of_keys = cli_keys.add_commands(commands, _database)
-    operations = cli_operations.add_commands(commands, _client, _settings)
-    of_suppliers = cli_suppliers.add_commands(commands, _settings)
-    of_catalog = cli_catalog.add_commands(commands, _settings)
-    cli_pipeline.add_commands(commands)
-    of_refdata = cli_refdata.add_commands(commands, _settings)
+    of_parts: list[argparse.ArgumentParser] = []
+    for name, (about, add_arguments) in PARTS.items():
+        part = commands.add_parser(name, help=about)
+        if called in (None, name):
+            of_parts += add_arguments(part)
 
-    of_parts = (*of_keys, *operations, *of_suppliers, *of_catalog, *of_refdata)
     for command in (upload, listed, show, bad, watch, *of_parts):
         command.add_argument("--data", type=Path, default=Path("var"), help="folder of the local instance")
     return parser
+
+
+# -- the parts: each adds its commands, and returns those that need to find an instance
+
+
+def _keys(parser: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
+    from app import cli_keys
+
+    return cli_keys.add_commands(parser, _database)
+
+
+def _doctor(parser: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
+    from app import cli_operations
+
+    return cli_operations.add_doctor(parser, _settings)
+
+
+def _cleanup(parser: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
+    from app import cli_operations
+
+    return cli_operations.add_cleanup(parser, _settings)
+
+
+def _requeue(parser: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
+    from app import cli_operations
+
+    return cli_operations.add_requeue(parser, _client)
+
+
+def _webhooks(parser: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
+    from app import cli_operations
+
+    return cli_operations.add_webhooks(parser, _client)
+
+
+def _supplier(parser: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
+    from app import cli_suppliers
+
+    return cli_suppliers.add_commands(parser, _settings)
+
+
+def _catalog(parser: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
+    from app import cli_catalog
+
+    return cli_catalog.add_commands(parser, _settings)
+
+
+def _pipeline(parser: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
+    from app import cli_pipeline
+
+    return cli_pipeline.add_commands(parser)
+
+
+def _refdata(parser: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
+    from app import cli_refdata
+
+    return cli_refdata.add_commands(parser, _settings)
+
+
+PARTS = {
+    # command    what it is for, and what adds its arguments
+    "keys": ("who may use the instance", _keys),
+    "doctor": ("look at every part of the instance and say what to do", _doctor),
+    "cleanup": ("staging that has expired", _cleanup),
+    "requeue": ("try failed or partial uploads again", _requeue),
+    "webhooks": ("what subscribers are told", _webhooks),
+    "supplier": ("suppliers' full price lists", _supplier),
+    "catalog": ("a marketplace's catalog", _catalog),
+    "pipeline": ("the status of a sharded pipeline", _pipeline),
+    "refdata": ("reference data: dictionaries and their changes", _refdata),
+}
+
+
+# -- commands of no part
 
 
 def _up(options: argparse.Namespace) -> int:
@@ -134,6 +216,8 @@ def _up(options: argparse.Namespace) -> int:
 
 
 def _migrate(_options: argparse.Namespace) -> int:
+    from app.adapters import migrations
+
     revision = migrations.migrate(Settings.from_env().database_url)
     print(f"The database is at revision {revision}.", file=sys.stderr)
     return EXIT_CODES["done"]
@@ -253,6 +337,8 @@ def _client(options: argparse.Namespace) -> Client:
 
 def _database(options: argparse.Namespace) -> database.Database:
     """The database of that instance, which has this release's schema."""
+    from app.adapters import database, migrations
+
     url = _settings_with("HEADWORKS_DATABASE_URL", options.data)["HEADWORKS_DATABASE_URL"]
     migrations.check(url)
     return database.Database(url, name="headworks cli")

@@ -23,17 +23,16 @@ from app.kernel import errors
 Configure = Callable[[argparse.Namespace], Settings]
 
 
-def add_commands(commands: Any, configure: Configure) -> list[argparse.ArgumentParser]:
+def add_commands(parser: argparse.ArgumentParser, configure: Configure) -> list[argparse.ArgumentParser]:
     """The parser knows these commands; returns those that need to find an instance."""
-    catalog = commands.add_parser("catalog", help="a marketplace's catalog")
-    of_catalog = catalog.add_subparsers(required=True, metavar="COMMAND")
+    of_catalog = parser.add_subparsers(required=True, metavar="COMMAND")
     made: list[argparse.ArgumentParser] = []
 
     def add(name: str, work: Callable[[argparse.Namespace, Services], int], help: str) -> Any:
-        parser = of_catalog.add_parser(name, help=help)
-        parser.set_defaults(run=lambda options: _with_services(configure(options), options, work))
-        made.append(parser)
-        return parser
+        command = of_catalog.add_parser(name, help=help)
+        command.set_defaults(run=lambda options: _with_services(configure(options), options, work))
+        made.append(command)
+        return command
 
     run = add("run", _run, "do one job now")
     run.add_argument("job", choices=JOBS, metavar="JOB", help=", ".join(JOBS))

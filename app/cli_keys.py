@@ -19,11 +19,9 @@ MAX_NAME = 100
 Connect = Callable[[argparse.Namespace], database.Database]
 
 
-def add_commands(commands: Any, connect: Connect) -> list[argparse.ArgumentParser]:
+def add_commands(parser: argparse.ArgumentParser, connect: Connect) -> list[argparse.ArgumentParser]:
     """The parser knows `keys create|list|revoke`; returns those that need to find an instance."""
-    of_keys = commands.add_parser("keys", help="who may use the instance").add_subparsers(
-        required=True, metavar="COMMAND"
-    )
+    of_keys = parser.add_subparsers(required=True, metavar="COMMAND")
     create = of_keys.add_parser("create", help="make a key and print it, this once")
     where = create.add_mutually_exclusive_group(required=True)
     where.add_argument("--workspace", type=UUID, metavar="UUID", help="the key sees this workspace alone")

@@ -13,9 +13,7 @@ from uuid import UUID
 
 from app.adapters.settings import Settings
 from app.client import Client, RequestRefused
-from app.doctor import checks
 from app.kernel.clock import SystemClock
-from app.uploads import cleanup, services
 
 MARKS = {"ok": "ok  ", "warning": "WARN", "failed": "FAIL"}
 
@@ -23,19 +21,23 @@ Connect = Callable[[argparse.Namespace], Client]
 Configure = Callable[[argparse.Namespace], Settings]
 
 
-def add_commands(commands: Any, connect: Connect, configure: Configure) -> list[argparse.ArgumentParser]:
-    """The parser knows these commands; returns those that need to find an instance."""
-    doctor = commands.add_parser("doctor", help="look at every part of the instance and say what to do")
+def add_doctor(doctor: argparse.ArgumentParser, configure: Configure) -> list[argparse.ArgumentParser]:
+    """The parser knows its options; returns what needs to find an instance, as the others do."""
     doctor.add_argument("--json", action="store_true", help="the findings as JSON")
     doctor.set_defaults(run=lambda options: _doctor(options, configure(options)))
+    return [doctor]
 
-    of_cleanup = commands.add_parser("cleanup", help="staging that has expired").add_subparsers(
-        required=True, metavar="COMMAND"
-    )
+
+def add_cleanup(parser: argparse.ArgumentParser, configure: Configure) -> list[argparse.ArgumentParser]:
+    """The parser knows `cleanup run`."""
+    of_cleanup = parser.add_subparsers(required=True, metavar="COMMAND")
     clean = of_cleanup.add_parser("run", help="drop expired staging now; the fleet does it every hour")
     clean.set_defaults(run=lambda options: _cleanup(configure(options)))
+    return [clean]
 
-    requeue = commands.add_parser("requeue", help="try failed or partial uploads again")
+
+def add_requeue(requeue: argparse.ArgumentParser, connect: Connect) -> list[argparse.ArgumentParser]:
+    """The parser knows which uploads can be meant."""
     which = requeue.add_mutually_exclusive_group(required=True)
     which.add_argument("upload_id", nargs="?", help="this one")
     which.add_argument("--status", choices=("failed", "partial"), help="all that are in this state")
@@ -48,20 +50,24 @@ def add_commands(commands: Any, connect: Connect, configure: Configure) -> list[
     requeue.add_argument("--dry-run", action="store_true", help="of these: name them, and requeue none")
     requeue.add_argument("--reason", required=True, help="stands in the audit log")
     requeue.set_defaults(run=lambda options: _requeue(options, requeue, connect))
+    return [requeue]
 
-    of_webhooks = commands.add_parser("webhooks", help="what subscribers are told").add_subparsers(
-        required=True, metavar="COMMAND"
-    )
+
+def add_webhooks(parser: argparse.ArgumentParser, connect: Connect) -> list[argparse.ArgumentParser]:
+    """The parser knows `webhooks redeliver`."""
+    of_webhooks = parser.add_subparsers(required=True, metavar="COMMAND")
     redeliver = of_webhooks.add_parser("redeliver", help="send again what a receiver has refused or missed")
     redeliver.add_argument(
         "subscription_id", type=UUID, metavar="UUID", help="all of its deliveries that failed"
     )
     redeliver.add_argument("--dry-run", action="store_true", help="name them, and send none")
     redeliver.set_defaults(run=lambda options: _redeliver(options, connect))
-    return [doctor, clean, requeue, redeliver]
+    return [redeliver]
 
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:
+    from app.doctor import checks  # looks at everything, and so imports everything
+
     findings = checks.examine(settings, SystemClock())
     if options.json:
         print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
@@ -74,6 +80,8 @@ def _doctor(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _cleanup(settings: Settings) -> int:
+    from app.uploads import cleanup, services  # the other commands ask the instance over HTTP
+
     found = services.connect(settings, name="headworks cli")
     try:
         days = cleanup.drop_expired(found)

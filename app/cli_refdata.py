@@ -21,17 +21,16 @@ from app.refdata.yaml_lines import BadConfig
 Configure = Callable[[argparse.Namespace], Settings]
 
 
-def add_commands(parsers: Any, configure: Configure) -> list[argparse.ArgumentParser]:
+def add_commands(parser: argparse.ArgumentParser, configure: Configure) -> list[argparse.ArgumentParser]:
     """The parser knows these commands; returns those that need to find an instance."""
-    refdata = parsers.add_parser("refdata", help="reference data: dictionaries and their changes")
-    of_refdata = refdata.add_subparsers(required=True, metavar="COMMAND")
+    of_refdata = parser.add_subparsers(required=True, metavar="COMMAND")
     made: list[argparse.ArgumentParser] = []
 
     def add(name: str, work: Callable[[argparse.Namespace, Services], int], help: str) -> Any:
-        parser = of_refdata.add_parser(name, help=help)
-        parser.set_defaults(run=lambda options: _with_services(configure(options), options, work))
-        made.append(parser)
-        return parser
+        command = of_refdata.add_parser(name, help=help)
+        command.set_defaults(run=lambda options: _with_services(configure(options), options, work))
+        made.append(command)
+        return command
 
     checked = of_refdata.add_parser("check", help="whether a configuration can be used; nothing is changed")
     checked.add_argument("file", type=Path, help="the YAML file")
@@ -47,16 +46,16 @@ def add_commands(parsers: Any, configure: Configure) -> list[argparse.ArgumentPa
         ("pin", _pin, "the dictionary takes no changes; they become dead letters"),
         ("unpin", _unpin, "the dictionary takes changes again"),
     ):
-        parser = add(name, work, help)
-        parser.add_argument("tenant", help="whose dictionary")
-        parser.add_argument("dictionary", help="its code, such as COUNTRY")
+        changed = add(name, work, help)
+        changed.add_argument("tenant", help="whose dictionary")
+        changed.add_argument("dictionary", help="its code, such as COUNTRY")
         if name == "rollback":
-            parser.add_argument(
+            changed.add_argument(
                 "--to", type=int, required=True, metavar="VERSION", help="an archived version"
             )
-            parser.add_argument("--pin", action="store_true", help="and it takes no changes then")
+            changed.add_argument("--pin", action="store_true", help="and it takes no changes then")
         if name in ("rollback", "pin"):
-            parser.add_argument("--reason", default="", help="for whoever finds it pinned")
+            changed.add_argument("--reason", default="", help="for whoever finds it pinned")
     return made
 
 

@@ -19,17 +19,16 @@ Configure = Callable[[argparse.Namespace], Settings]
 EXIT_CODES = {"PASS": 0, "NOOP": 0, "FAIL": 1}
 
 
-def add_commands(commands: Any, configure: Configure) -> list[argparse.ArgumentParser]:
+def add_commands(parser: argparse.ArgumentParser, configure: Configure) -> list[argparse.ArgumentParser]:
     """The parser knows these commands; returns those that need to find an instance."""
-    supplier = commands.add_parser("supplier", help="suppliers' full price lists")
-    of_supplier = supplier.add_subparsers(required=True, metavar="COMMAND")
+    of_supplier = parser.add_subparsers(required=True, metavar="COMMAND")
     made: list[argparse.ArgumentParser] = []
 
     def add(name: str, work: Callable[[argparse.Namespace, Services], int], help: str) -> Any:
-        parser = of_supplier.add_parser(name, help=help)
-        parser.set_defaults(run=lambda options: _with_services(configure(options), options, work))
-        made.append(parser)
-        return parser
+        command = of_supplier.add_parser(name, help=help)
+        command.set_defaults(run=lambda options: _with_services(configure(options), options, work))
+        made.append(command)
+        return command
 
     add("list", _list, "every supplier, its state and its last list")
     add("run", _run, "read the newest list now").add_argument("supplier", help="its name")

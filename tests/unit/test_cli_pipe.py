@@ -20,7 +20,7 @@ def say(options):
         print("a line", number)
     return 0
 
-cli.command_line = lambda: argparse.ArgumentParser()
+cli.command_line = lambda *_: argparse.ArgumentParser()
 argparse.ArgumentParser.parse_args = lambda self, given: argparse.Namespace(run=say)
 sys.exit(cli.main([]))
 """

@@ -266,8 +266,8 @@ def test_all_that_failed_is_sent_again_by_one_command(
             return body
 
     parser = argparse.ArgumentParser()
-    cli_operations.add_commands(parser.add_subparsers(), lambda _: Instance(), lambda _: None)  # type: ignore[arg-type,return-value]
-    command = ["webhooks", "redeliver", str(subscription_id)]
+    cli_operations.add_webhooks(parser, lambda _: Instance())  # type: ignore[arg-type,return-value]
+    command = ["redeliver", str(subscription_id)]
     for more in (["--dry-run"], []):
         options = parser.parse_args([*command, *more])
         assert options.run(options) == 0
