@@ -19,6 +19,7 @@ from app.adapters.settings import Settings
 from app.kernel.clock import SystemClock
 from app.uploads import parse, promote, work
 from app.uploads.services import Services
+from tests import in_memory
 
 SECRET = "a secret of this test run, long enough"
 KEY = "a-key-of-this-test-run"
@@ -59,12 +60,18 @@ class Servers:
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+def server_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the servers of this run keep their files, each in a folder of its own."""
+    with in_memory.folder(tmp_path_factory.mktemp("servers")) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def servers(server_folder: Path) -> Iterator[Servers]:
     """One server of each kind for the whole run, with a migrated database as template."""
-    folder = tmp_path_factory.mktemp("servers")
     with (
-        embedded.Postgres(folder / "postgres", durable=False) as postgres,
-        embedded.Valkey(folder / "valkey") as valkey,
+        embedded.Postgres(server_folder / "postgres", durable=False) as postgres,
+        embedded.Valkey(server_folder / "valkey") as valkey,
     ):
         found = Servers(postgres, valkey)
         found.sql("CREATE DATABASE template_migrated")

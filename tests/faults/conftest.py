@@ -7,6 +7,7 @@ empty. pytest-celery sees its workers and broker as the nodes of its clusters.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import celery
@@ -25,12 +26,12 @@ from tests.faults.world import World, environment
 
 
 @pytest.fixture(scope="session")
-def mended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def mended(server_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Servers and workers that may be broken and are mended."""
     folder = tmp_path_factory.mktemp("world")
     with (
-        embedded.Postgres(folder / "postgres", durable=False) as postgres,
-        embedded.Valkey(folder / "valkey") as valkey,
+        embedded.Postgres(server_folder / "world-postgres", durable=False) as postgres,
+        embedded.Valkey(server_folder / "world-valkey") as valkey,
     ):
         migrations.migrate(postgres.dsn)
         world = World(postgres, valkey, folder, environment(postgres, valkey, folder))

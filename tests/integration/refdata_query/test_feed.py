@@ -347,12 +347,12 @@ class Faulty:
 
 @pytest.fixture(scope="module")
 def faulty_world(
-    tmp_path_factory: pytest.TempPathFactory,
+    server_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[World, embedded.Postgres, embedded.Valkey]]:
     folder = tmp_path_factory.mktemp("faulty")
     with (
-        embedded.Postgres(folder / "postgres", durable=False) as postgres,
-        embedded.Valkey(folder / "valkey") as valkey,
+        embedded.Postgres(server_folder / "faulty-postgres", durable=False) as postgres,
+        embedded.Valkey(server_folder / "faulty-valkey") as valkey,
         open_world(Servers(postgres, valkey), folder) as world,
     ):
         yield world, postgres, valkey
