@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import IO, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
-from app.adapters import s3
 from app.kernel import errors
 
 CHUNK_BYTES = 1 << 20
@@ -56,7 +54,9 @@ def connect(url: str, *, endpoint_url: str = "") -> Blobs:
     if parts.scheme == "file":
         return PosixBlobs(Path(unquote(parts.path)))
     if parts.scheme == "s3":
-        return S3Blobs(parts.netloc, parts.path.strip("/"), endpoint_url=endpoint_url or None)
+        from app.adapters import bucket_blobs  # boto3 is large: only where there is a bucket
+
+        return bucket_blobs.S3Blobs(parts.netloc, parts.path.strip("/"), endpoint_url=endpoint_url or None)
     raise errors.Fatal(
         f"Files cannot be stored at a {parts.scheme!r} address: use file:// or s3://.",
         code="settings",
@@ -76,7 +76,7 @@ class PosixBlobs:
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=".incoming-")
             try:
                 with os.fdopen(handle, "wb") as target:
-                    size, digest = _copy(source, target, max_bytes)
+                    size, digest = copy(source, target, max_bytes)
                     target.flush()
                     os.fsync(target.fileno())
                 Path(name).replace(path)
@@ -108,55 +108,8 @@ class PosixBlobs:
         return self._path(unquote(urlsplit(url).path))
 
 
-class S3Blobs:
-    """Contents as objects below one prefix of a bucket."""
-
-    def __init__(self, bucket: str, prefix: str, *, endpoint_url: str | None = None) -> None:
-        self._bucket, self._prefix = bucket, prefix
-        self._client = s3.client(endpoint_url)
-
-    def put(self, key: str, source: IO[bytes], *, max_bytes: int | None = None) -> Stored:
-        # Spooled first: the size and the limit are known before one byte is sent.
-        with tempfile.TemporaryFile() as spool:
-            with errors.disk_errors():
-                size, digest = _copy(source, spool, max_bytes)
-                spool.seek(0)
-            with s3.errors_of():
-                self._client.put_object(
-                    Bucket=self._bucket, Key=self._key(key), Body=spool, ContentLength=size
-                )
-        return Stored(f"s3://{self._bucket}/{self._key(key)}", size, digest)
-
-    @contextmanager
-    def open(self, url: str) -> Iterator[BinaryIO]:
-        with tempfile.TemporaryFile() as spool:
-            with s3.errors_of(), errors.disk_errors():
-                body = self._client.get_object(Bucket=self._bucket, Key=self._key_of(url))["Body"]
-                with body:
-                    shutil.copyfileobj(body, spool, CHUNK_BYTES)
-            spool.seek(0)
-            yield spool
-
-    def delete(self, url: str) -> None:
-        with s3.errors_of():
-            self._client.delete_object(Bucket=self._bucket, Key=self._key_of(url))
-
-    def _key(self, key: str) -> str:
-        if ".." in key.split("/") or not key:
-            raise errors.Fatal(f"The key {key!r} leads out of the store.")
-        return f"{self._prefix}/{key}" if self._prefix else key
-
-    def _key_of(self, url: str) -> str:
-        parts = urlsplit(url)
-        key = parts.path.lstrip("/")
-        prefix = f"{self._prefix}/" if self._prefix else ""
-        inside = key.startswith(prefix) and ".." not in key.split("/")
-        if parts.scheme != "s3" or parts.netloc != self._bucket or not inside:
-            raise errors.FileGone()
-        return key
-
-
-def _copy(source: IO[bytes], target: IO[bytes], max_bytes: int | None) -> tuple[int, str]:
+def copy(source: IO[bytes], target: IO[bytes], max_bytes: int | None) -> tuple[int, str]:
+    """What is left of `source` is in `target`; returns its size and its SHA-256 in hex."""
     size, digest = 0, hashlib.sha256()
     while chunk := source.read(CHUNK_BYTES):
         size += len(chunk)

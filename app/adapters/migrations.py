@@ -6,9 +6,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import alembic.command
-import alembic.config
-import alembic.script
 import sqlalchemy
 
 from app.adapters import patience, pooler
@@ -62,16 +59,26 @@ def migrate(url: str) -> str:
         connection.exec_driver_sql("set lock_timeout = '4s'")
         connection.exec_driver_sql("set statement_timeout = '60s'")
         connection.commit()
-        config = _config()
-        config.attributes["connection"] = connection
         try:
-            alembic.command.upgrade(config, "head")
+            _upgrade(connection)
             connection.commit()
         finally:
             connection.rollback()
             connection.exec_driver_sql("select pg_advisory_unlock(%s)", (LOCK,))
             connection.commit()
     return newest()
+
+
+def _upgrade(connection: sqlalchemy.Connection) -> None:
+    # Large, and every process that looks whether there is something to migrate would import it.
+    import alembic.command
+    import alembic.config
+
+    config = alembic.config.Config()
+    config.set_main_option("script_location", str(_folder()))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    alembic.command.upgrade(config, "head")
 
 
 def _wait_for_turn(connection: sqlalchemy.Connection) -> None:
@@ -85,9 +92,7 @@ def _wait_for_turn(connection: sqlalchemy.Connection) -> None:
 
 def newest() -> str:
     """The revision that this release needs."""
-    head = alembic.script.ScriptDirectory.from_config(_config()).get_current_head()
-    assert head is not None
-    return head
+    return max(path.stem[:4] for path in (_folder() / "versions").glob("[0-9]*.py"))  # they are numbered
 
 
 def check(url: str) -> None:
@@ -130,8 +135,5 @@ def _driver_url(url: str) -> sqlalchemy.URL:
     return sqlalchemy.engine.make_url(url).set(drivername="postgresql+psycopg2")
 
 
-def _config() -> alembic.config.Config:
-    config = alembic.config.Config()
-    config.set_main_option("script_location", str(Path(str(resources.files("sql"))) / "migrations"))
-    config.set_main_option("path_separator", "os")
-    return config
+def _folder() -> Path:
+    return Path(str(resources.files("sql"))) / "migrations"

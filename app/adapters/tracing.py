@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from opentelemetry import context, propagate, trace
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -41,6 +40,8 @@ def configure(process: str) -> None:
     if not ENVIRON.get("OTEL_SERVICE_NAME"):
         names["service.name"] = f"headworks-{process}"
     provider = TracerProvider(resource=Resource.create(names))
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # large
+
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
 

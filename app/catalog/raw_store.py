@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
-from app.adapters import s3
 from app.catalog.context import SOURCE
 from app.catalog.normalize import stable_json
 from app.kernel import errors
 from app.kernel.clock import Clock
+
+if TYPE_CHECKING:
+    from app.adapters import s3
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ def connect(url: str, clock: Clock, *, endpoint_url: str = "") -> RawStore:
     if parts.scheme == "file":
         return FolderRawStore(Path(unquote(parts.path)), clock)
     if parts.scheme == "s3":
+        from app.adapters import s3  # boto3 is large: only where there is a bucket
+
         return BucketRawStore(
             s3.Bucket(parts.netloc, prefix=parts.path.strip("/"), endpoint_url=endpoint_url), clock
         )

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 from app.adapters import database
 from app.adapters.settings import Settings, SettingsError
 from app.kernel.clock import Clock, SystemClock
-from app.suppliers.bucket_states import BucketStates
 from app.suppliers.config import DEFAULT_STABILITY_SECONDS
 from app.suppliers.layout import Layout
 from app.suppliers.locks import FileLocks, LeaseLocks, Locks
@@ -40,6 +39,8 @@ def connect(settings: Settings, db: database.Database) -> Services:
         return Services(layout, PosixStates(layout.root), FileLocks(layout), SystemClock(), commit)
     if url.scheme != "s3":
         raise SettingsError("HEADWORKS_SUPPLIERS_STATE_URL is an address such as s3://bucket/prefix.")
+    from app.suppliers.bucket_states import BucketStates  # boto3 is large: only where there is a bucket
+
     kept = BucketStates(url.netloc, url.path.strip("/"), endpoint_url=settings.storage_endpoint_url or None)
     return Services(layout, kept, LeaseLocks(db), SystemClock(), commit)
 

@@ -18,7 +18,8 @@ import boto3
 import pytest
 
 from app.adapters import blobs, retries
-from app.adapters.blobs import Blobs, PosixBlobs, S3Blobs
+from app.adapters.blobs import Blobs, PosixBlobs
+from app.adapters.bucket_blobs import S3Blobs
 from app.kernel import errors
 from tests.conftest import SetClock
 from tests.integration.one_bucket import credentials, s3_url  # noqa: F401

@@ -24,7 +24,7 @@ import pytest
 import structlog
 
 from app import web
-from app.adapters import blobs, database, embedded, migrations, retries
+from app.adapters import bucket_blobs, database, embedded, migrations, retries
 from app.kernel import errors, retry
 from app.uploads import intake, leases, parse, promote, recover, store, work
 from app.uploads.services import Services
@@ -693,7 +693,7 @@ def _unchunked(data: bytes) -> bytes:
 
 @pytest.fixture
 def on_s3(services: Services, object_store: ObjectStore) -> Iterator[Services]:
-    store = blobs.S3Blobs("bucket", "files", endpoint_url=object_store.url)
+    store = bucket_blobs.S3Blobs("bucket", "files", endpoint_url=object_store.url)
     yield replace(services, blobs=store)
     store._client.close()
 

@@ -1,4 +1,4 @@
-"""A command imports what it needs: a person waits for it at the terminal."""
+"""A process imports what it needs: a person waits for a command, and a fleet is a dozen processes."""
 
 from __future__ import annotations
 
@@ -60,6 +60,35 @@ def test_what_asks_an_instance_imports_nothing_heavy(words: str, code: int, tmp_
     assert set() == set(HEAVY) & set(imported)
 
 
-@pytest.mark.parametrize("name", HEAVY)
+FOR_SOME = (
+    "alembic",
+    "boto3",
+    "botocore",
+    "obstore",
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+)
+"""Of those who migrate, keep files in a bucket, or name a collector."""
+
+
+@pytest.mark.parametrize("process", ["workers.tasks", "app.web"])
+def test_a_process_of_the_fleet_imports_nothing_that_only_some_need(process: str, tmp_path: Path) -> None:
+    program = f"import sys, workers.fleet, {process}; print(*sys.modules, sep='\\n')"
+    env = {
+        "PYTHONPATH": ":".join(sys.path),
+        "HEADWORKS_DATABASE_URL": "postgresql://127.0.0.1:1/none",
+        "HEADWORKS_BROKER_URL": "redis://127.0.0.1:1",
+        "HEADWORKS_DATA_DIR": str(tmp_path),
+        "HEADWORKS_SECRET": "a secret that is long enough for everybody",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, cwd=tmp_path,
+        capture_output=True, text=True, timeout=60 * patience.PATIENCE, check=True,
+    )  # fmt: skip
+    imported = set(done.stdout.split())
+    assert process in imported
+    assert set() == set(FOR_SOME) & imported
+
+
+@pytest.mark.parametrize("name", [*HEAVY, *FOR_SOME])
 def test_what_is_heavy_is_called_so(name: str) -> None:
     assert importlib.import_module(name).__name__ == name
