@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from app.refdata.query import pod, reader
 from tests import patience
+from workers import refdata, refdata_roles
 
 HEAVY = (
     "alembic", "boto3", "botocore", "celery", "confluent_kafka", "cryptography", "flask", "gunicorn", "kombu",
@@ -70,23 +72,38 @@ FOR_SOME = (
 """Of those who migrate, keep files in a bucket, or name a collector."""
 
 
-@pytest.mark.parametrize("process", ["workers.tasks", "app.web"])
-def test_a_process_of_the_fleet_imports_nothing_that_only_some_need(process: str, tmp_path: Path) -> None:
-    program = f"import sys, workers.fleet, {process}; print(*sys.modules, sep='\\n')"
+def imported_by(program: str, folder: Path) -> set[str]:
+    """The modules that this has imported in the environment of a fleet."""
     env = {
         "PYTHONPATH": ":".join(sys.path),
         "HEADWORKS_DATABASE_URL": "postgresql://127.0.0.1:1/none",
         "HEADWORKS_BROKER_URL": "redis://127.0.0.1:1",
-        "HEADWORKS_DATA_DIR": str(tmp_path),
+        "HEADWORKS_DATA_DIR": str(folder),
         "HEADWORKS_SECRET": "a secret that is long enough for everybody",
     }
     done = subprocess.run(
-        [sys.executable, "-c", program], env=env, cwd=tmp_path,
+        [sys.executable, "-c", f"import sys, {program}; print(*sys.modules, sep='\\n')"], env=env, cwd=folder,
         capture_output=True, text=True, timeout=60 * patience.PATIENCE, check=True,
     )  # fmt: skip
-    imported = set(done.stdout.split())
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("process", ["workers.tasks", "app.web"])
+def test_a_process_of_the_fleet_imports_nothing_that_only_some_need(process: str, tmp_path: Path) -> None:
+    imported = imported_by(f"workers.fleet, {process}", tmp_path)
     assert process in imported
     assert set() == set(FOR_SOME) & imported
+
+
+def test_who_looks_after_a_pod_imports_nothing_heavy(tmp_path: Path) -> None:
+    assert set() == {*HEAVY, *FOR_SOME, "uvloop", "workers.refdata_roles"} & imported_by(
+        "workers.refdata", tmp_path
+    )
+
+
+def test_who_looks_after_a_pod_knows_what_the_others_can_do() -> None:
+    assert tuple(refdata_roles.ALONE) == refdata.ALONE
+    assert tuple(reader.SERVERS) == pod.SERVERS
 
 
 @pytest.mark.parametrize("name", [*HEAVY, *FOR_SOME])
