@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, TypeVar
-from uuid import UUID
 
-from app.kernel import errors, spreadsheets
-from app.uploads import intake, store
+from app.kernel import errors
+from app.uploads import intake
 from app.uploads.codes import FILE_CODES, ROW_CODES, WARNINGS, row_sentence
 from app.uploads.dry_run import Checked
 from app.uploads.services import Services
@@ -18,8 +15,6 @@ from app.uploads.services import Services
 Piece = TypeVar("Piece", str, bytes)
 
 CHUNK_BYTES = 1 << 20
-CSV_ROWS = 1000
-"""Rejected rows that are read from the database at a time."""
 
 
 def summary(upload: Any) -> dict[str, Any]:
@@ -106,13 +101,11 @@ def recognised(report: dict[str, Any]) -> dict[str, Any]:
 _WARNING_BLANKS = {"file_total": "", "row_sum": "", "encoding": ""}
 
 
-def rejected(row: Any) -> dict[str, Any]:
-    """One row that is not in production: where it stands, its cells, and each reason in words."""
-    found = row.validation_errors or {
-        "line": row.raw_data.get("line"),
-        "cells": [],
-        "errors": [{"code": row.promotion_error, "column": None, "value": ""}],
-    }
+def rejected(row_index: int, found: Mapping[str, Any]) -> dict[str, Any]:
+    """One row that is not in production: where it stands, its cells, and each reason in words.
+
+    `found`: its line, cells and errors, in the shape of validation_errors.
+    """
     reasons = [
         {
             "code": error["code"],
@@ -125,7 +118,7 @@ def rejected(row: Any) -> dict[str, Any]:
         for error in found["errors"]
     ]
     return {
-        "row_index": row.row_index,
+        "row_index": row_index,
         "line": found["line"],
         "code": reasons[0]["code"],
         "cells": found["cells"],
@@ -150,7 +143,7 @@ def checked(request: intake.Request, found: Checked) -> dict[str, Any]:
         "rows": report.get("rows"),
         "reject_codes": report.get("reject_codes", {}),
         "first_reject": report.get("first_reject"),
-        "errors": [rejected(row) for row in found.rejected],
+        "errors": [rejected(row.row_index, row.validation_errors) for row in found.rejected],
         "report": recognised(report),
     }
 
@@ -165,47 +158,12 @@ def original(services: Services, upload: Any) -> Iterator[bytes]:
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk
 
-    return _begun(content())
+    return begun(content())
 
 
-def _begun(pieces: Iterator[Piece]) -> Iterator[Piece]:
+def begun(pieces: Iterator[Piece]) -> Iterator[Piece]:
     """The same pieces, with the first one at hand.
 
     What fails before it is an answer of its own; later, an answer can only break off.
     """
     return chain(list(islice(pieces, 1)), pieces)
-
-
-# -- rejected rows as a file
-
-
-def errors_csv(services: Services, workspace_id: UUID, upload: Any, *, delimiter: str = ",") -> Iterator[str]:
-    """The rejected rows of an upload as a CSV file, piece by piece; Transient before the first one."""
-    names = [column["header"] for column in columns(upload.report)]
-
-    def content() -> Iterator[str]:
-        header = "\ufeff" + _csv_line([*names, "line", "code", "reason"], delimiter)
-        after_row = -1
-        while True:
-            with services.db.transaction("read", workspace_id) as conn:
-                rows = list(store.rejected_rows(conn, upload, after_row=after_row, limit=CSV_ROWS))
-            yield header + "".join(_csv_row(row, len(names), delimiter) for row in rows)
-            if len(rows) < CSV_ROWS:
-                return
-            header, after_row = "", rows[-1].row_index
-
-    return _begun(content())
-
-
-def _csv_row(row: Any, columns_of_file: int, delimiter: str) -> str:
-    found = rejected(row)
-    cells = [*found["cells"], *[""] * (columns_of_file - len(found["cells"]))]
-    reason = " ".join(error["message"] for error in found["errors"])
-    return _csv_line([*cells, found["line"] or "", found["code"], reason], delimiter)
-
-
-def _csv_line(cells: list[Any], delimiter: str) -> str:
-    """A CSV record in which no cell is a formula to a spreadsheet."""
-    out = io.StringIO()
-    csv.writer(out, delimiter=delimiter).writerow([spreadsheets.harmless(str(cell)) for cell in cells])
-    return out.getvalue()

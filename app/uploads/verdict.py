@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, Protocol
 from app.uploads.codes import WARNINGS, file_sentence
 from app.uploads.reading.cells import Problem
 from app.uploads.reading.duplicates import KeyRow, Settlement
+from app.uploads.reading.originals import Originals
 from app.uploads.reading.plan import Plan
 from app.uploads.reading.rejection import rejection
 from app.uploads.reading.rows import Tally
@@ -151,19 +152,18 @@ _DAILY_ADVICE = {
 
 
 def explained(rejected: dict[int, tuple[str, int, int]], plan: Plan, file: BinaryIO) -> dict[int, str]:
-    """validation_errors of rows that are refused for another one's sake, with their cells."""
+    """validation_errors of rows that are refused for another one's sake, with their cells.
+
+    `rejected`: row_index → code, the other one's line, the row's own line.
+    """
     if not rejected:
         return {}
-    cells = _cells_of(plan, file, {line for _, _, line in rejected.values()})
+    originals = Originals(plan, file)
     return {
-        row_index: rejection(line, cells.get(line, []), [Problem(code, _place(other))])
-        for row_index, (code, other, line) in rejected.items()
+        row_index: rejection(line, originals.cells(line) or [], [Problem(code, _place(other))])
+        for row_index, (code, other, line) in sorted(rejected.items())
     }
 
 
 def _place(line: int) -> str:
     return f"line {line}" if line > 0 else f"row {-line}"
-
-
-def _cells_of(plan: Plan, file: BinaryIO, lines: set[int]) -> dict[int, list[str]]:
-    return {line: row for line, row in plan.records(file) if line in lines and isinstance(row, list)}

@@ -11,7 +11,7 @@ import flask
 
 from app.access import principal
 from app.kernel import errors
-from app.uploads import answers, dry_run, intake, parameters, store
+from app.uploads import answers, dry_run, intake, parameters, rejected, store
 from app.uploads.reading import cells, json_text, records
 from app.uploads.services import Services
 from app.uploads.work import TASKS
@@ -142,13 +142,14 @@ def show_upload(upload_id: UUID) -> flask.Response:
 def list_errors(upload_id: UUID) -> flask.Response:
     """Rejected rows and rows that failed promotion, a page at a time, in file order."""
     after_row = parameters.from_row_cursor(flask.request.args.get("cursor"))
-    with _services().db.transaction("read", _workspace_of(upload_id)) as conn:
+    services = _services()
+    with services.db.transaction("read", _workspace_of(upload_id)) as conn:
         upload = store.get_upload(conn, upload_id)
         rows = list(store.rejected_rows(conn, upload, after_row=after_row, limit=PAGE_ROWS + 1))
     page = rows[:PAGE_ROWS]
     return flask.jsonify(
         {
-            "errors": [answers.rejected(row) for row in page],
+            "errors": list(rejected.explained(services, upload, page)),
             "cursor": str(page[-1].row_index) if len(rows) > PAGE_ROWS else None,
         }
     )
@@ -160,7 +161,7 @@ def download_errors(upload_id: UUID) -> flask.Response:
     workspace_id = _workspace_of(upload_id)
     with _services().db.transaction("read", workspace_id) as conn:
         upload = store.get_upload(conn, upload_id)
-    response = flask.Response(answers.errors_csv(_services(), workspace_id, upload), mimetype="text/csv")
+    response = flask.Response(rejected.as_csv(_services(), workspace_id, upload), mimetype="text/csv")
     response.headers["Content-Disposition"] = f'attachment; filename="rejected-{upload_id}.csv"'
     return response
 

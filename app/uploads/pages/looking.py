@@ -11,13 +11,16 @@ from uuid import UUID
 import flask
 
 from app.access import principal
+from app.adapters import logs
 from app.kernel import errors
-from app.uploads import answers, parameters, progress, questions, store
+from app.uploads import answers, parameters, progress, questions, rejected, store
 from app.uploads.pages import site
 from app.uploads.pages.site import blueprint
 from app.uploads.reading import cells
 from app.uploads.states import UPLOAD
 from app.uploads.work import TASKS
+
+log = logs.get(__name__)
 
 LIST_ROWS = 50
 REJECTED_ROWS = 25
@@ -71,7 +74,7 @@ def show(upload_id: UUID) -> str:
         unsaved = questions.promotion_errors(conn, upload)
         readings = questions.readings(conn, upload_id)
     found = {**answers.summary(upload), **answers.details(upload, history)}
-    found["errors"] = [answers.rejected(row) for row in rows[:REJECTED_ROWS]]
+    found["errors"] = _explained(upload, rows[:REJECTED_ROWS])
     return site.render(
         "show.html",
         site.place(workspace_id),
@@ -92,6 +95,15 @@ def show(upload_id: UUID) -> str:
     )
 
 
+def _explained(upload: Any, rows: list[Any]) -> list[dict[str, Any]]:
+    try:
+        return list(rejected.explained(site.services(), upload, rows))
+    except errors.HeadworksError as error:
+        # The rest of the page is not about the stored file.
+        log.warning("original_cells_unread", upload_id=str(upload.id), code=error.code)
+        return rejected.explained_without_file(rows)
+
+
 def _taken(readings: Iterable[Any]) -> Any:
     """The last of these readings of one file that did not fail; None when all did."""
     return next((reading for reading in reversed(list(readings)) if reading.status != "failed"), None)
@@ -105,7 +117,7 @@ def download_rejected(upload_id: UUID) -> flask.Response:
         upload = store.get_upload(conn, upload_id)
     # As the file itself, so that the program which made it opens the rows as a table.
     delimiter = (upload.report.get("plan") or {}).get("delimiter") or ","
-    content = answers.errors_csv(site.services(), workspace_id, upload, delimiter=delimiter)
+    content = rejected.as_csv(site.services(), workspace_id, upload, delimiter=delimiter)
     response = flask.Response(content, mimetype="text/csv")
     stem = PurePath(_harmless(upload.filename or str(upload_id))).stem
     _attach(response, f"{stem}-rejected.csv")

@@ -94,7 +94,7 @@ def sample(file: BinaryIO) -> bytes:
     beginning = file.read(SAMPLE_BYTES)
     if not is_gzip(beginning):
         return beginning
-    with _gzip_errors():
+    with gzip_errors():
         return zlib.decompressobj(wbits=31).decompress(beginning, SAMPLE_BYTES)
 
 
@@ -114,9 +114,22 @@ def unpacked(file: BinaryIO, *, max_bytes: int) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, target)
 
 
+@contextmanager
+def unpacking(file: BinaryIO) -> Iterator[BinaryIO]:
+    """The content itself, rewound and unpacked while it is read; whoever reads needs `gzip_errors`."""
+    file.seek(0)
+    packed = is_gzip(file.read(2))
+    file.seek(0)
+    if not packed:
+        yield file
+        return
+    with gzip.GzipFile(fileobj=file) as content:
+        yield cast(BinaryIO, content)
+
+
 def _unpack(file: BinaryIO, target: BinaryIO, max_bytes: int) -> None:
     size = 0
-    with _gzip_errors(), gzip.GzipFile(fileobj=file) as packed:
+    with gzip_errors(), gzip.GzipFile(fileobj=file) as packed:
         while chunk := packed.read(CHUNK_BYTES):
             size += len(chunk)
             if size > max_bytes:
@@ -126,7 +139,8 @@ def _unpack(file: BinaryIO, target: BinaryIO, max_bytes: int) -> None:
 
 
 @contextmanager
-def _gzip_errors() -> Iterator[None]:
+def gzip_errors() -> Iterator[None]:
+    """An archive that is damaged or ends too early is FileRefused."""
     try:
         yield
     except (gzip.BadGzipFile, EOFError, zlib.error):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -91,3 +91,25 @@ def in_parts(services: Services, monkeypatch: pytest.MonkeyPatch) -> Services:
     for module in (batches, promote):
         monkeypatch.setattr(module, "PROMOTION_BATCH_ROWS", 2)
     return replace(services, settings=replace(services.settings, staging_chunk_rows=2))
+
+
+BAD = 437
+
+
+@pytest.fixture
+def refuse_one(owner_sql: Callable[[str], list[Any]]) -> Iterator[Callable[..., None]]:
+    """From now on, and until it is called with False, the database refuses the row with BAD impressions."""
+
+    def set_refusal(on: bool = True) -> None:
+        if not on:
+            owner_sql("DROP FUNCTION IF EXISTS refuse_one CASCADE")
+            return
+        owner_sql(
+            "CREATE FUNCTION refuse_one() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            f" IF NEW.impressions = {BAD} THEN RAISE check_violation; END IF; RETURN NEW; END $$;"
+            " CREATE TRIGGER refuse_one BEFORE INSERT OR UPDATE ON daily_metrics"
+            " FOR EACH ROW EXECUTE FUNCTION refuse_one()"
+        )
+
+    yield set_refusal
+    set_refusal(False)

@@ -26,7 +26,7 @@ from app.uploads.production_store import Counts, Reached
 from app.uploads.services import Services
 from tests.conftest import BEARER, put_off, work_off
 from tests.integration.one_database import database_url, emptied  # noqa: F401
-from tests.integration.uploads.conftest import GOOD, WORKSPACE, Uploads, report
+from tests.integration.uploads.conftest import BAD, GOOD, WORKSPACE, Uploads, report
 from tests.integration.uploads.test_lost_commits import losing
 
 OwnerSql = Callable[[str], list[Any]]
@@ -169,28 +169,6 @@ def test_rows_are_promoted_a_thousand_at_a_time(
 
 
 # -- rows that the database refuses
-
-
-BAD = 437
-
-
-@pytest.fixture
-def refuse_one(owner_sql: OwnerSql) -> Iterator[Callable[..., None]]:
-    """From now on, and until it is called with False, the database refuses the row with BAD impressions."""
-
-    def set_refusal(on: bool = True) -> None:
-        if not on:
-            owner_sql("DROP FUNCTION IF EXISTS refuse_one CASCADE")
-            return
-        owner_sql(
-            "CREATE FUNCTION refuse_one() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-            f" IF NEW.impressions = {BAD} THEN RAISE check_violation; END IF; RETURN NEW; END $$;"
-            " CREATE TRIGGER refuse_one BEFORE INSERT OR UPDATE ON daily_metrics"
-            " FOR EACH ROW EXECUTE FUNCTION refuse_one()"
-        )
-
-    yield set_refusal
-    set_refusal(False)
 
 
 def events(owner_sql: OwnerSql) -> list[dict[str, Any]]:
