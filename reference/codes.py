@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from app.suppliers import codes as suppliers
 from app.uploads import codes as uploads
 from app.uploads.pages import words
 from app.uploads.webhooks import codes as webhooks
-from reference import refusals
+from reference import operations, refusals
 from reference.page import code, page, table
 
 THREE = ("code", "meaning", "what to do")
@@ -36,6 +37,9 @@ OF_THE_INSTANCE: dict[type[errors.HeadworksError], str] = {
     errors.Deadlock: "Nothing; the rows that are left over can be requeued.",
     errors.RateLimited: "Nothing for a while; then `headworks requeue`.",
     errors.DiskFull: "Make room; what waits goes on by itself, what failed after `headworks requeue`.",
+    errors.MemoryFull: (
+        "As the sentence says; what waits goes on by itself, what failed after `headworks requeue`."
+    ),
     errors.RowRefused: "See the codes of a row.",
     errors.UniqueViolated: "See the codes of a row.",
     errors.ForeignKeyMissing: "See the codes of a row.",
@@ -60,9 +64,20 @@ CATALOG_RUNS = {
 
 
 def codes() -> str:
-    """The page."""
+    """The page; Unsaid when a code of the code is not on it."""
+    told = _told()
+    rest = operations.all_of_them(set(re.findall(r"^\| `([^`]+)` \|", "\n".join(told), re.MULTILINE)))
     return page(
         "Codes",
+        *told,
+        "## In the log, and of a command or process that gave up",
+        "Also of a file in the drop folder's `.refused`, and of a task that a daemon of the pipeline failed.",
+        table(THREE, ((code(name), *words) for name, words in rest.items())),
+    )
+
+
+def _told() -> tuple[str, ...]:
+    return (
         "Codes are for programs and never change their meaning; sentences are for people. `…` and names"
         " in braces are filled in.",
         "## A file is refused",
@@ -111,9 +126,10 @@ def _of_uploads(told: dict[str, str], advised: dict[str, words.Advice]) -> Itera
 
 
 def _of_instance() -> Iterator[tuple[str, ...]]:
-    for kind, policy in retry.POLICIES.items():
+    for kind, todo in OF_THE_INSTANCE.items():
+        policy = retry.policy_for(kind())
         after = ", ".join(f"{seconds:g} s" for seconds in policy.delays_seconds)
-        yield code(kind.code), kind().sentence, after, policy.final.value, OF_THE_INSTANCE[kind]
+        yield code(kind.code), kind().sentence, after, policy.final.value, todo
 
 
 def _of_requests() -> Iterator[tuple[Any, ...]]:

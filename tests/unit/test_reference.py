@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 import re
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -12,10 +14,11 @@ from uuid import UUID
 import pytest
 
 from app import cli
+from app.kernel import errors
 from app.kernel.states import Machine
 from app.uploads import events
 from app.uploads.claims import Claim
-from reference import codes, commands, machines, refusals, routes, settings
+from reference import codes, commands, machines, operations, refusals, routes, settings
 from reference import events as told
 from reference.__main__ import FOLDER, PAGES
 from reference.page import cell, table
@@ -128,6 +131,51 @@ def test_a_code_without_words_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delitem(refusals.WORDS, "csrf")
     with pytest.raises(refusals.Unsaid, match="csrf"):
         codes.codes()
+
+
+def test_a_code_of_the_log_without_words_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(operations.WORDS, "unsafe_broker")
+    with pytest.raises(operations.Unsaid, match="unsafe_broker"):
+        codes.codes()
+
+
+def test_an_error_that_is_in_no_table_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(codes.OF_THE_INSTANCE, errors.MemoryFull)
+    with pytest.raises(operations.Unsaid, match="memory_full"):
+        codes.codes()
+
+
+def kinds_of_errors(kind: type[errors.HeadworksError]) -> set[type[errors.HeadworksError]]:
+    return {kind}.union(*map(kinds_of_errors, kind.__subclasses__()))
+
+
+def test_every_error_s_code_is_told() -> None:
+    for module in pkgutil.walk_packages([str(ROOT / "app")], "app."):
+        importlib.import_module(module.name)
+    # tests have errors of their own
+    found = {kind.code for kind in kinds_of_errors(errors.HeadworksError) if kind.__module__[:4] == "app."}
+    assert len(found) > 40
+    assert found - set(re.findall(r"^\| `([^`]+)` \|", codes.codes(), re.MULTILINE)) == set()
+
+
+WAYS_TO_SAY_A_CODE = """
+class Away(errors.Transient):
+    code = "a"
+
+def fail(*, code: str = "b") -> None:
+    raise errors.Fatal(code="c" if code else f"d_{code}")
+
+found = {"error_code": code or "e", "reason": "no code"}
+log.info("event", code="f", path="no code")
+one.reason_code = "g"
+"""
+
+
+def test_a_code_is_found_however_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "one.py").write_text(WAYS_TO_SAY_A_CODE)
+    monkeypatch.setattr(operations, "ROOT", tmp_path)
+    assert operations.in_code() == {"a", "b", "c", "d_{code}", "e", "f", "g"}
 
 
 def test_every_way_in_which_a_catalog_s_run_ends_is_told() -> None:
