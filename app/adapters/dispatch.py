@@ -167,6 +167,30 @@ def workers_of_queues(broker_url: str) -> dict[str, int]:
     return {queue: heard[queue] for queue in queues()}
 
 
+CLOCK_QUEUE = "intake"
+CLOCK_TASKS = ("uploads.scan_drop", "suppliers.scan")
+"""What nobody sends but beat, every few seconds, and the queue that has nothing else."""
+
+
+def sent_by_beat(broker_url: str) -> int:
+    """A number that grows with whatever beat sends: of its tasks those that wait, and those that were taken.
+
+    ConnectionLost when the broker does not answer.
+    """
+    with _sender(broker_url) as app:
+        try:
+            with app.connection_for_write(connect_timeout=HINT_SECONDS) as connection:
+                connection.ensure_connection(max_retries=1, interval_start=0, timeout=2 * HINT_SECONDS)
+                waiting = messages_of(connection, CLOCK_QUEUE)
+                inspect = app.control.inspect(timeout=HINT_SECONDS, connection=connection)
+                found = inspect.stats() or {}
+        except Exception as error:  # as above
+            log.info("beat_not_seen", reason=type(error).__name__)
+            raise errors.ConnectionLost("The broker does not answer.") from None
+    totals = [answered.get("total") or {} for answered in found.values()]
+    return waiting + sum(int(total.get(task, 0)) for total in totals for task in CLOCK_TASKS)
+
+
 def messages_of_queues(broker_url: str) -> dict[str, int]:
     """How many messages wait in each queue. ConnectionLost when the broker does not answer."""
     with _sender(broker_url) as app:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from app.adapters import blobs, broker, database, dispatch, migrations
 from app.adapters.settings import Settings
-from app.doctor import store
+from app.doctor import store, web
 from app.kernel import errors
 from app.kernel.clock import Clock
 from app.pipeline.requests import StuckQuery
@@ -24,6 +24,7 @@ OLDEST_POSTGRESQL = 150_000  # UNIQUE NULLS NOT DISTINCT
 CLOCK_SECONDS = 60.0  # object stores refuse requests that are signed much later, webhooks' receivers too
 FREE_BYTES = 2 << 30
 WAITING_SECONDS = 60.0
+BEAT_SECONDS = 12.0  # beat sends something every two seconds, and is given time where the machine is busy
 ROLES = (
     "intake", "parse", "promote", "cleanup", "requeue", "dispatch", "relay", "read", "access", "webhooks",
     "suppliers", "catalog",
@@ -159,6 +160,47 @@ def _workers(of: Examined) -> str:
     return "Every queue has a worker that answers."
 
 
+def _beat(of: Examined) -> str:
+    deadline = of.clock.monotonic() + BEAT_SECONDS
+    try:
+        seen = dispatch.sent_by_beat(of.settings.broker_url)
+        while of.clock.monotonic() < deadline:
+            before, seen = seen, dispatch.sent_by_beat(of.settings.broker_url)
+            if seen > before:
+                return "What is due is sent."
+    except errors.ConnectionLost:
+        raise Ill(
+            "Whether beat works is not known: it is seen by what it sends to the broker.",
+            "See the broker's line first. One that runs needs no restart.",
+        ) from None
+    raise Ill(
+        f"Nothing was sent in {BEAT_SECONDS:.0f} s that beat sends every two.",
+        "Start process beat, or stop it and start it (the Procfile has it); there must be one. Until then"
+        " the drop folder and inboxes are not looked at, and no night of the catalog begins.",
+    )
+
+
+def _web(of: Examined) -> str:
+    silent: dict[str, str] = {}
+    for url in web.addresses(of.settings):
+        try:
+            reason = web.why_not_ready(url)
+        except web.Silent as why:
+            silent[url] = str(why)
+            continue
+        if reason:
+            raise Ill(
+                f"The web at {url} answers, and is not ready: {reason}.",
+                "See the lines above: it goes on by itself when what it needs is there.",
+            )
+        return f"The web at {url} answers."
+    raise Ill(
+        f"No web answers: {', '.join(f'{url} ({why})' for url, why in silent.items())}.",
+        "Start process web (the Procfile has it); if it ends, its log says why. If it runs, correct"
+        " HEADWORKS_URL. Work that was taken in goes on without it.",
+    )
+
+
 def _storage(of: Examined) -> str:
     files = blobs.connect(of.settings.storage, endpoint_url=of.settings.storage_endpoint_url)
     content = str(of.clock.new_id()).encode()
@@ -263,8 +305,10 @@ CHECKS: dict[str, Callable[[Examined], str]] = {
     "clock": _clock,
     "broker": _broker,
     "workers": _workers,
+    "beat": _beat,
     "disk": _disk,
     "storage": _storage,
+    "web": _web,
     "work": _work,
     "suppliers": _suppliers,
     "pipeline": _pipeline,

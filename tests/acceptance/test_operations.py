@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -32,15 +34,35 @@ def failed(fleet: RunningFleet, workspace: str, *contents: bytes) -> list[str]:
     return found
 
 
-def test_the_doctor_finds_a_running_fleet_well(run: Run) -> None:
+def examined(run: Run) -> tuple[int, str]:
+    """What the doctor says of a fleet that may have been started only just now."""
     deadline = patience.deadline(60)
-    while (said := run("doctor"))[0] and "FAIL  workers" in said[1] and time.monotonic() < deadline:
-        pass  # the fleet has only just been started
-    code, out, _ = said
+    while (said := run("doctor"))[0] and time.monotonic() < deadline:
+        pass
+    return said[:2]
+
+
+def test_the_doctor_finds_a_running_fleet_well(run: Run) -> None:
+    code, out = examined(run)
     assert code == 0, out
     assert "FAIL" not in out
     code, out, _ = run("doctor", "--json")
-    assert {finding["check"] for finding in json.loads(out)} >= {"database", "broker", "workers", "storage"}
+    assert {finding["check"] for finding in json.loads(out)} >= {
+        "database", "broker", "workers", "beat", "storage", "web",
+    }  # fmt: skip
+
+
+def test_the_doctor_sees_a_beat_that_hangs_in_a_fleet_that_works(run: Run, fleet: RunningFleet) -> None:
+    assert examined(run)[0] == 0
+    beat = fleet.processes.pids["beat"]
+    os.kill(beat, signal.SIGSTOP)
+    try:
+        code, out, _ = run("doctor")
+    finally:
+        os.kill(beat, signal.SIGCONT)
+    assert code == 1
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("FAIL")] == ["beat"], out
+    assert examined(run)[0] == 0
 
 
 def test_the_doctor_says_what_to_do_and_that_something_is_wrong(

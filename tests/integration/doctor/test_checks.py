@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,19 +14,29 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import flask
 import pytest
 import redis
+import structlog
+from werkzeug.serving import make_server
 
+from app import web
 from app.adapters import dispatch
+from app.adapters.database import Database
 from app.adapters.settings import Settings
 from app.doctor import checks
+from app.kernel import errors
 from app.kernel.clock import SystemClock
-from tests.conftest import Servers, SetClock
+from tests import patience
+from tests.conftest import KEY, SECRET, Servers, SetClock
 from tests.integration.one_database import database_url, emptied  # noqa: F401
 from tests.integration.refusing import full_redis, refusing  # noqa: F401
 from tests.integration.suppliers.tree import A, tree
 
+ROOT = Path(__file__).parents[3]
 OwnerSql = Callable[[str], list[Any]]
+PROCESSES = ("workers", "beat", "web")
+"""What is seen by the processes of a fleet, which these tests have only where they start one."""
 
 
 @pytest.fixture
@@ -33,6 +47,7 @@ def settings(servers: Servers, database_url: str, tmp_path: Path) -> Settings:  
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "HINT_SECONDS", 0.3)
+    monkeypatch.setattr(checks, "BEAT_SECONDS", 0.5)
 
 
 def finding(settings: Settings, check: str, **of: Any) -> checks.Finding:
@@ -41,7 +56,7 @@ def finding(settings: Settings, check: str, **of: Any) -> checks.Finding:
     return found[check]
 
 
-@pytest.mark.parametrize("check", [name for name in checks.CHECKS if name != "workers"])
+@pytest.mark.parametrize("check", [name for name in checks.CHECKS if name not in PROCESSES])
 def test_a_part_that_is_well_is_ok(check: str, settings: Settings) -> None:
     found = finding(settings, check)
     assert (found.state, found.advice) == ("ok", ""), found
@@ -157,6 +172,114 @@ def test_queues_without_a_worker_are_named_with_the_command(settings: Settings) 
     assert found.state == "failed"
     assert "parse, promote" in found.found
     assert "celery -A workers.fleet worker -Q" in found.advice
+
+
+@pytest.fixture
+def beating(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """A beat of this broker, which is given its time."""
+    monkeypatch.setattr(checks, "BEAT_SECONDS", 30.0 * patience.PATIENCE)
+    command = ["celery", "-A", "workers.fleet", "beat", "--schedule", str(settings.data_dir / "schedule")]
+    env = {
+        **os.environ, "HEADWORKS_DATABASE_URL": settings.database_url,
+        "HEADWORKS_BROKER_URL": settings.broker_url, "HEADWORKS_DATA_DIR": str(settings.data_dir),
+    }  # fmt: skip
+    process = subprocess.Popen([sys.executable, "-m", *command, "--pidfile="], cwd=ROOT, env=env)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_beat_that_works_is_seen_by_what_it_sends(
+    settings: Settings, beating: subprocess.Popen[bytes]
+) -> None:
+    found = finding(settings, "beat")
+    assert (found.state, found.advice) == ("ok", ""), found
+
+
+def test_a_beat_that_hangs_is_told(
+    settings: Settings, beating: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert finding(settings, "beat").state == "ok"
+    beating.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(checks, "BEAT_SECONDS", 5.0)
+    found = finding(settings, "beat")
+    assert (found.state, found.found) == ("failed", "Nothing was sent in 5 s that beat sends every two.")
+    assert "there must be one" in found.advice
+
+
+def test_a_beat_that_cannot_be_seen_is_not_said_to_be_missing(settings: Settings) -> None:
+    found = finding(replace(settings, broker_url="redis://:hush@127.0.0.1:1/0"), "beat")
+    assert found.state == "failed"
+    assert "not known" in found.found and "Start process beat" not in found.advice
+    assert "hush" not in str(found)
+
+
+@pytest.fixture
+def web_process(settings: Settings) -> Iterator[Callable[..., str]]:
+    """A web at an address of this machine; returns `host:port`."""
+    running: list[Any] = []
+
+    def serve(app: Any = None) -> str:
+        served = app or web.create_app(replace(settings, secret=SECRET, api_key=KEY))
+        running.append(make_server("127.0.0.1", 0, served, threaded=True))
+        threading.Thread(target=running[-1].serve_forever, daemon=True).start()
+        return f"127.0.0.1:{running[-1].server_port}"
+
+    yield serve
+    for server in running:
+        server.shutdown()
+        server.server_close()
+        if isinstance(server.app, flask.Flask):
+            server.app.extensions["services"].db.close()
+    structlog.reset_defaults()
+
+
+NOWHERE = "http://127.0.0.1:1"
+
+
+def test_a_web_that_answers_is_ok(settings: Settings, web_process: Callable[..., str]) -> None:
+    address = web_process()
+    for here in (
+        replace(settings, url=f"http://{address}/"),
+        replace(settings, url=NOWHERE, bind=f"0.0.0.0:{address.rpartition(':')[2]}"),
+        replace(settings, url=f"http://{address}", bind="0.0.0.0:1"),
+        replace(settings, url=f"http://{address}", bind="unix:/run/web.sock"),
+    ):
+        found = finding(here, "web")
+        assert (found.state, found.found) == ("ok", f"The web at http://{address} answers."), found
+
+
+def test_a_web_that_is_not_there_is_told(settings: Settings) -> None:
+    found = finding(replace(settings, url=NOWHERE, bind="0.0.0.0:2"), "web")
+    assert found.state == "failed"
+    assert "http://127.0.0.1:2 (" in found.found and f"{NOWHERE} (" in found.found
+    assert "Start process web" in found.advice
+
+
+def test_a_web_that_cannot_work_is_told_with_the_reason(
+    settings: Settings, web_process: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = replace(settings, url=f"http://{web_process()}")
+
+    def away(*_: Any, **__: Any) -> None:
+        raise errors.ConnectionLost()
+
+    monkeypatch.setattr(Database, "transaction", away)
+    found = finding(here, "web")
+    assert (found.state, "not ready: connection_lost" in found.found) == ("failed", True)
+    assert "Start process web" not in found.advice
+
+
+@pytest.mark.parametrize("body", [b"<html>welcome", b"[]", b'{"status": "up"}'])
+def test_what_is_no_web_of_ours_is_told(
+    body: bytes, settings: Settings, web_process: Callable[..., str]
+) -> None:
+    def another(_environ: Any, start: Any) -> list[bytes]:
+        start("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+    found = finding(replace(settings, url=f"http://{web_process(another)}"), "web")
+    assert (found.state, "something else answers 200" in found.found) == ("failed", True), found
 
 
 def test_a_folder_that_is_missing_is_told(settings: Settings, tmp_path: Path) -> None:
