@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import sys
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from app.access import keys, principal, store
+from app.access import command_line, keys, principal, store
 from app.adapters import database
 from app.kernel import errors
 
@@ -62,19 +61,12 @@ def _create(options: argparse.Namespace, db: database.Database) -> int:
         workspace_id=options.workspace,
         scopes=frozenset(options.scopes),
         name=options.name,
-        created_by=_who(),
+        created_by=command_line.who(),
         expires_days=options.expires,
     )
     print("the key is shown this once: only its hash is kept", file=sys.stderr)
     print(key.text)
     return 0
-
-
-def _who() -> str:
-    try:
-        return f"command line, {getpass.getuser()}"
-    except (KeyError, OSError):  # a container's user may have no name
-        return "command line"
 
 
 def _list(options: argparse.Namespace, db: database.Database) -> int:

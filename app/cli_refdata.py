@@ -6,15 +6,15 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from app.access import command_line
 from app.adapters import topics
 from app.adapters.database import Database
 from app.adapters.settings import ENVIRON, Settings
 from app.kernel import errors
-from app.refdata import commands, config, rollback, services, store
+from app.refdata import config, letters, rollback, services, store
 from app.refdata.services import Services
 from app.refdata.yaml_lines import BadConfig
 
@@ -35,9 +35,17 @@ def add_commands(parser: argparse.ArgumentParser, configure: Configure) -> list[
     checked = of_refdata.add_parser("check", help="whether a configuration can be used; nothing is changed")
     checked.add_argument("file", type=Path, help="the YAML file")
     checked.set_defaults(run=_check)
-    letters = add("dead-letters", _dead_letters, "commands that somebody has to look at")
-    letters.add_argument("--replay", action="store_true", help="send them again, and forget them here")
-    letters.add_argument("--limit", type=int, default=20, help="so many at most")
+    dead = add("dead-letters", _dead_letters, "commands that somebody has to look at")
+    what = dead.add_mutually_exclusive_group()
+    what.add_argument("--replay", action="store_true", help="send them again, and forget them here")
+    what.add_argument("--discard", action="store_true", help="forget them here, and never send them again")
+    dead.add_argument("--key", metavar="TENANT:DICTIONARY", help="not with --replay: only those of this key")
+    dead.add_argument("--code", help="not with --replay: only those that were refused for this reason")
+    dead.add_argument("--dry-run", action="store_true", help="of --discard: name them, and discard none")
+    dead.add_argument("--reason", help="of --discard, needed unless it is a dry run: kept beside who did it")
+    dead.add_argument("--limit", type=int, default=20, help="so many at most")
+    with_services = dead.get_default("run")
+    dead.set_defaults(run=lambda options: with_services(_understood(dead, options)))
     epoch = add("new-epoch", _new_epoch, "after a restore of a database: everybody loads everything anew")
     epoch.add_argument("--database", default="postgres", help="its name in the configuration")
     for name, work, help in (
@@ -86,35 +94,35 @@ def _check(options: argparse.Namespace) -> int:
     return 0
 
 
+def _understood(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
+    if options.discard and not options.dry_run and not (options.reason or "").strip():
+        parser.error("--discard needs --reason: it is kept with what was discarded")
+    if options.replay and (options.key or options.code or options.dry_run):
+        parser.error("--replay takes all that are not discarded")
+    return options
+
+
 def _dead_letters(options: argparse.Namespace, of: Services) -> int:
-    kafka = of.config.refdata.kafka
-    consumer = of.topics.consumer(kafka.dead_letter_topic, group="refdata-dead-letters")
-    try:
-        left = options.limit
-        while left > 0 and (messages := consumer.poll(left, 3.0)):
-            for message in messages:
-                headers = {name: value.decode("utf-8", "replace") for name, value in message.headers.items()}
-                print(json.dumps({"key": message.key, **headers, "bytes": len(message.value)}))
-                if options.replay:
-                    _send_again(of, message)
-            left -= len(messages)
+    left, discarded = options.limit, 0
+    with letters.Letters(of) as found:
+        while left > 0 and (some := found.some(left)):
+            chosen = [one for one in some if _is_asked_for(one, options)]
+            for one in chosen:
+                headers = {name: letters.header(one, name) for name in one.headers}
+                print(json.dumps({"key": one.key, **headers, "bytes": len(one.value)}))
             if options.replay:
-                consumer.commit(messages)
-    except errors.NotFound:
-        pass  # nothing was ever buried
-    finally:
-        consumer.close()
+                found.send_again(chosen)
+            elif options.discard and not options.dry_run:
+                found.discard(chosen, who=command_line.who(), reason=options.reason.strip())
+                discarded += len(chosen)
+            left -= len(chosen)
+    if options.discard:
+        print(f"{discarded} dead letters are discarded", file=sys.stderr)
     return 0
 
 
-def _send_again(of: Services, message: topics.Message) -> None:
-    """The message is in the topic of commands once more, as if it had never been refused."""
-    with suppress(commands.Malformed):  # what is no command was not noted either
-        command = commands.decode(message.value, now=of.clock.now(), most_bytes=commands.WIRE_BYTES)
-        for db in of.databases.values():
-            store.forget_refusal(db, command)
-    topic = of.config.refdata.kafka.commands_topic
-    of.publisher.publish(topic, key=message.key, value=message.value)
+def _is_asked_for(letter: topics.Message, options: argparse.Namespace) -> bool:
+    return options.key in (None, letter.key) and options.code in (None, letters.header(letter, "error-code"))
 
 
 def _new_epoch(options: argparse.Namespace, of: Services) -> int:

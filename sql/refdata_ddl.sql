@@ -133,4 +133,16 @@ CREATE INDEX IF NOT EXISTS outbox_event_unpublished ON refdata.outbox_event (id)
 CREATE INDEX IF NOT EXISTS outbox_event_old ON refdata.outbox_event (created_at) WHERE published;
 CREATE INDEX IF NOT EXISTS outbox_event_version ON refdata.outbox_event (tenant_id, dict_code, version);
 
-INSERT INTO refdata.installation (tables) VALUES (2) ON CONFLICT (only_row) DO UPDATE SET tables = excluded.tables;
+-- The topic keeps a dead letter where it stands, before and behind others: what a person has discarded is known
+-- here, with who did it and why, and is shown and sent to nobody any more.
+CREATE TABLE IF NOT EXISTS refdata.discarded_letter (
+    letter       text COLLATE "C" PRIMARY KEY,  -- SHA-256 of its place and content, in hex
+    message_key  text NOT NULL,
+    error_code   text NOT NULL,
+    origin       text NOT NULL,  -- topic/partition/offset of the message that was refused
+    discarded_by text NOT NULL,
+    reason       text NOT NULL,
+    discarded_at timestamptz NOT NULL DEFAULT now()
+);
+
+INSERT INTO refdata.installation (tables) VALUES (3) ON CONFLICT (only_row) DO UPDATE SET tables = excluded.tables;

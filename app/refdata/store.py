@@ -16,7 +16,7 @@ from app.refdata.commands import Chunk, Command
 
 _sql = queries.load("refdata")
 
-TABLES = 2
+TABLES = 3
 """The release of sql/refdata_ddl.sql."""
 
 MOST_KEYS = 100
@@ -138,6 +138,22 @@ def forget_refusal(db: Database, command: Command) -> None:
     with db.statement() as conn:
         _sql.forget_refusal(
             conn, tenant_id=command.tenant_id, event_id=command.event_id, digest=command.digest
+        )
+
+
+def discarded_letters(db: Database, letters: Sequence[str]) -> set[str]:
+    """Which of these dead letters somebody has discarded."""
+    with db.statement() as conn:
+        return {row.letter for row in _sql.discarded_letters(conn, letters=list(letters))}
+
+
+def discard_letter(
+    db: Database, letter: str, *, key: str, error_code: str, origin: str, who: str, reason: str
+) -> None:
+    """The dead letter is none any more, and this person said why."""
+    with db.statement() as conn:
+        _sql.discard_letter(
+            conn, letter=letter, key=key, error_code=error_code, origin=origin, who=who, reason=reason
         )
 
 

@@ -106,6 +106,16 @@ UPDATE refdata.update_request
 SET status = 'PENDING', error_code = NULL, error_message = NULL, updated_at = clock_timestamp()
 WHERE tenant_id = :tenant_id AND event_id = :event_id AND digest = :digest AND status = 'FAILED';
 
+-- name: discarded_letters
+-- Which of these dead letters somebody has discarded.
+SELECT letter FROM refdata.discarded_letter WHERE letter = ANY(:letters);
+
+-- name: discard_letter!
+-- The dead letter is none any more; who discarded it first stays.
+INSERT INTO refdata.discarded_letter (letter, message_key, error_code, origin, discarded_by, reason)
+VALUES (:letter, :key, :error_code, :origin, :who, :reason)
+ON CONFLICT (letter) DO NOTHING;
+
 -- name: note_chunk!
 -- This chunk is here, and its request waits for the others.
 INSERT INTO refdata.processed_event (tenant_id, event_id, source, dict_code, digest, snapshot_id)

@@ -45,7 +45,7 @@ def platform(
             dsn,
             f"TRUNCATE {table}, refdata.dictionary_meta, refdata.dictionary_item, refdata.processed_event,"
             " refdata.update_request, refdata.snapshot, refdata.snapshot_chunk, refdata.outbox_event,"
-            " refdata.archived_chunk",
+            " refdata.archived_chunk, refdata.discarded_letter",
         )
 
 

@@ -12,6 +12,7 @@ import structlog
 
 from app import cli
 from app.refdata import store
+from app.refdata.commands import Command
 from tests.integration.refdata.chain import consuming
 from tests.integration.refdata.platform import TENANT, Platform, command
 
@@ -76,6 +77,81 @@ def test_dead_letters_are_shown_and_sent_again(
     assert (found.status, found.committed_version) == ("COMMITTED", 1)
     assert cli.main(["refdata", "dead-letters"]) == 0
     assert capsys.readouterr().out == ""
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[tuple[str, str]]:
+    """Key and code of the dead letters that the command names."""
+    capsys.readouterr()
+    assert cli.main(["refdata", "dead-letters", *arguments]) == 0
+    return sorted(
+        (letter["key"].partition(":")[2], letter["error-code"])
+        for letter in map(json.loads, capsys.readouterr().out.splitlines())
+    )
+
+
+UNKNOWN = "UNKNOWN_DICTIONARY"
+
+
+def test_dead_letters_that_are_wrong_are_discarded_and_the_others_sent_again(
+    platform: Platform, operator: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = platform.services
+    of.ensure_topics()
+    sent = [command(code, {"a": {"n": n}}) for n, code in enumerate(("GOOD", "WRONG", "GOOD", "WRONG"))]
+
+    def bury(*commands: Command) -> None:
+        for one in commands:
+            of.publisher.publish(of.config.refdata.kafka.commands_topic, key=one.key, value=one.encoded())
+        while loop.work_off(0.5):
+            pass
+
+    named = ("--discard", "--key", f"{TENANT}:WRONG")
+    wrong = (*named, "--reason", "rates of yesterday")
+    with ExitStack() as running:
+        loop = consuming(of, running)
+        bury(*sent)
+        everything = [("GOOD", UNKNOWN)] * 2 + [("WRONG", UNKNOWN)] * 2
+        assert told(capsys) == everything
+        assert told(capsys, "--code", UNKNOWN, "--key", f"{TENANT}:GOOD") == everything[:2]
+        assert told(capsys, "--code", "MALFORMED_COMMAND") == []
+        assert told(capsys, *named, "--dry-run") == everything[2:]
+        assert told(capsys) == everything
+        assert platform.sql("SELECT count(*) FROM refdata.discarded_letter") == [(0,)]
+        assert told(capsys, *wrong) == everything[2:]
+        # Those that stand between them are still there, and nobody is asked twice about these.
+        assert told(capsys) == everything[:2]
+        assert told(capsys, *wrong) == []
+        assert platform.sql(
+            "SELECT message_key, error_code, reason, discarded_by LIKE 'command line%', count(*)"
+            " FROM refdata.discarded_letter GROUP BY 1, 2, 3, 4"
+        ) == [(f"{TENANT}:WRONG", UNKNOWN, "rates of yesterday", True, 2)]
+        bury(sent[1])  # its sender insists
+        assert told(capsys) == [*everything[:2], ("WRONG", UNKNOWN)]
+        assert told(capsys, *wrong) == [("WRONG", UNKNOWN)]
+        assert told(capsys, "--replay") == everything[:2]
+        assert loop.work_off(2.0) == 2, "what was discarded is sent to nobody"
+        while loop.work_off(0.5):
+            pass
+        assert told(capsys, "--replay") == everything[:2]  # the dictionary is still unknown
+    assert told(capsys) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--discard"], "--discard needs --reason"),
+        (["--discard", "--reason", " "], "--discard needs --reason"),
+        (["--discard", "--reason", "x", "--replay"], "not allowed with"),
+        (["--replay", "--key", "a:B"], "--replay takes all"),
+        (["--replay", "--dry-run"], "--replay takes all"),
+    ],
+)
+def test_what_is_to_be_done_with_dead_letters_is_said_clearly(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["refdata", "dead-letters", *arguments])
+    assert (end.value.code, sentence in capsys.readouterr().err) == (2, True)
 
 
 def test_a_new_epoch_is_begun_after_a_restore(
