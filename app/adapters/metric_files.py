@@ -16,6 +16,8 @@ from typing import Any
 
 from prometheus_client import mmap_dict
 
+from app.adapters.metric_room import Roomy
+
 # Its own types say nothing.
 _MmapedDict: Any = mmap_dict.MmapedDict
 
@@ -77,7 +79,7 @@ def _merge(kept: Path, paths: Iterable[Path], kind: str) -> None:
                 merged[key] = (value, at)
     new = kept.with_suffix(".new")
     new.unlink(missing_ok=True)
-    written = _MmapedDict(str(new))
+    written = Roomy(str(new))
     for key, (value, at) in merged.items():
         written.write_value(key, value, at)
     written.close()

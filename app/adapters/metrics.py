@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily
 
+from app.adapters import metric_room
+
+metric_room.install()  # before the first of them is made
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:

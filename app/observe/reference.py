@@ -21,7 +21,8 @@ This page is made from the code: `python -m app.observe.reference > docs/metrics
 
 `PROMETHEUS_MULTIPROC_DIR` names a folder that is there, and empty when the processes start; `./scripts/up` makes one for all
 processes of the machine. It belongs to the processes of one machine, or of one container, and its owner is scraped by one address: a scrape
-merges what ended processes have left. Scrape each folder once: the pipeline's address of an instance has what its `/metrics` has.
+merges what ended processes have left. A process takes 64 KiB for each kind of metric (three), and more as labels come; on a full disk it
+counts in memory until there is room. Scrape each folder once: the pipeline's address of an instance has what its `/metrics` has.
 
 Gauges marked *asked* are kept by nobody: a scrape asks database, broker and workers, which takes some two seconds (Prometheus waits for
 ten), and what was said holds for five. A part that is silent has `headworks_part_up` 0, and its gauges are not there. Every web

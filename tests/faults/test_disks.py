@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -84,6 +85,104 @@ def services(services: Services) -> Services:
 def slept(services: Services) -> list[float]:
     assert isinstance(services.clock, SetClock)
     return services.clock.slept
+
+
+# -- the disk that metrics are on
+
+
+COUNTING = """
+import os, sys
+from app.adapters import exposition, logs, metrics
+
+logs.configure("test")
+
+def count(said):
+    for number in range(600):
+        metrics.tasks.labels(f"{said} {number} {'x' * 200}", "success").inc(2)
+        metrics.stage_seconds.labels(said).observe(0.3)
+
+def fill():
+    with open(sys.argv[1] + "/everything", "wb", 0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+
+for step in sys.stdin.read().split():
+    if step == "fill":
+        fill()
+    elif step == "free":
+        os.unlink(sys.argv[1] + "/everything")
+    elif step == "scrape":
+        text, _ = exposition.text()
+        sys.stdout.write(text.decode())
+    else:
+        count(step)
+print("alive")
+"""
+
+
+@pytest.fixture
+def counting(tmp_path: Path) -> Iterator[Callable[..., tuple[str, str]]]:
+    """A process that shares a folder of metrics on a small disk, and does this; its stdout and stderr."""
+    disk = mounted(tmp_path / "small", 4096)
+    folder = next(disk).path
+
+    def process(*steps: str) -> tuple[str, str]:
+        (folder / "metrics").mkdir(exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-c", COUNTING, str(folder)], input=" ".join(steps), text=True,
+            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(folder / "metrics")},
+            capture_output=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout[-6:]) == (0, "alive\n"), done.stderr[-2000:]
+        return done.stdout, done.stderr
+
+    yield process
+    for _ in disk:
+        pass
+
+
+def successes(scraped: str, said: str) -> list[str]:
+    """The values of the tasks that were counted so."""
+    lines = [line for line in scraped.splitlines() if line.startswith("headworks_tasks_total{")]
+    return [line.rpartition(" ")[2] for line in lines if f'task="{said} ' in line]
+
+
+def test_a_full_disk_costs_metrics_their_place_and_no_process_its_life(
+    counting: Callable[..., tuple[str, str]],
+) -> None:
+    scraped, log = counting("fill", "one", "scrape")
+    assert len(successes(scraped, "one")) < 600
+    assert log.count("metrics_not_written") in (1, 2), "once for each kind of file"
+
+
+def test_what_was_counted_meanwhile_is_there_when_there_is_room(
+    counting: Callable[..., tuple[str, str]],
+) -> None:
+    scraped, _ = counting("fill", "one", "free", "two", "scrape")
+    assert (successes(scraped, "one"), successes(scraped, "two")) == (["2.0"] * 600, ["2.0"] * 600)
+
+
+def test_a_process_that_starts_on_a_full_disk_counts_as_soon_as_there_is_room(
+    counting: Callable[..., tuple[str, str]],
+) -> None:
+    counting("fill")
+    scraped, _ = counting("one", "free", "two", "scrape")
+    assert (successes(scraped, "one"), successes(scraped, "two")) == (["2.0"] * 600, ["2.0"] * 600)
+
+
+def test_what_the_dead_have_counted_is_told_from_a_full_disk(
+    counting: Callable[..., tuple[str, str]],
+) -> None:
+    counting("one")
+    scraped, log = counting("fill", "scrape")
+    assert successes(scraped, "one") == ["2.0"] * 600
+    assert "metric_files_not_merged" in log
+    scraped, log = counting("free", "scrape")
+    assert successes(scraped, "one") == ["2.0"] * 600
+    assert "metric_files_not_merged" not in log
 
 
 # -- the disk that stores the files
