@@ -71,6 +71,7 @@ class Staging:
         self._services, self._claim = services, claim
         self._plan, self._rows, self._file = plan, rows, file
         self._staged = claim.staged_rows
+        self._copy_seconds = 2 * services.settings.lease_seconds  # who takes longer has lost the lease
         self._rejects: Sequence[verdict.Reject] = ()
         self._refused: str | None = None  # the code of a file that was refused when all was read
 
@@ -97,7 +98,7 @@ class Staging:
 
     def _stage_all(self, chunk: Chunk) -> None:
         """The only chunk is committed, and the end with it."""
-        with self._transaction() as conn:
+        with self._transaction(timeout_seconds=self._copy_seconds) as conn:
             # Lost when it was tried before, and only the answer to its commit did not come.
             staging_store.staged_rows(conn, self._claim)
             staging_store.ensure_staging_day(conn, self._claim)
@@ -126,7 +127,7 @@ class Staging:
 
     def _stage(self, turn: Turn[int], chunk: Chunk) -> None:
         claim = self._claim
-        with self._transaction() as conn:
+        with self._transaction(timeout_seconds=self._copy_seconds) as conn:
             if staging_store.staged_rows(conn, claim) >= chunk.end:
                 return  # it was tried before, and only the answer to its commit was lost
             staging_store.copy_chunk(conn, claim, chunk)
@@ -141,10 +142,12 @@ class Staging:
     def _call(self, stage: Callable[[], None]) -> None:
         retries.call(stage, self._services.clock)
 
-    def _transaction(self) -> AbstractContextManager[Connection]:
+    def _transaction(self, *, timeout_seconds: float | None = None) -> AbstractContextManager[Connection]:
         # Not waited for until the disk has it. Each chunk follows the one before, so that one which a crash
         # takes back is missed; and the file is stored.
-        return self._services.db.transaction("parse", self._claim.workspace_id, durable=False)
+        return self._services.db.transaction(
+            "parse", self._claim.workspace_id, timeout_seconds=timeout_seconds, durable=False
+        )
 
     def _finish(self, conn: Connection, staged_rows: int) -> None:
         """What only shows when all rows are there."""

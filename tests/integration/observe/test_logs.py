@@ -78,7 +78,7 @@ def test_lines_of_batches_that_are_written_side_by_side_name_their_upload(
     write, failed = batches.write, []
 
     def refuse_once(*given: Any) -> Any:
-        if not failed and threading.current_thread().name.startswith("promote"):
+        if not failed and threading.current_thread().name.startswith("lane"):
             failed.append(1)
             logs.get(batches.__name__).warning("in_a_lane")
             raise errors.Deadlock()
