@@ -175,15 +175,19 @@ def settle_rows(
     Values of `errors_of` are JSON texts for validation_errors.
     """
     row_indexes = list({**merged_into, **said, **errors_of})
-    if row_indexes:
-        _sql.settle_rows(
-            conn,
-            **claim.staging,
-            row_indexes=row_indexes,
-            into_rows=[merged_into.get(row) for row in row_indexes],
-            said=[_json_with_decimals(said[row]) if row in said else "{}" for row in row_indexes],
-            validation_errors=[errors_of.get(row) for row in row_indexes],
-        )
+    if not row_indexes:
+        return
+    settled = []
+    for row in row_indexes:
+        members = [f'"into":{merged_into[row]}'] if row in merged_into else []
+        if row in said:
+            members.append(f'"said":{_json_with_decimals(said[row])}')
+        if row in errors_of:
+            members.append(f'"errors":{errors_of[row]}')
+        settled.append(f'"{row}":{{{",".join(members)}}}')
+    _sql.settle_rows(
+        conn, **claim.staging, row_indexes=row_indexes, settled="{" + ",".join(settled) + "}"
+    )  # fmt: skip
 
 
 def _json_with_decimals(raw: Mapping[str, Any]) -> str:

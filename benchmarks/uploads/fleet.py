@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -55,7 +56,10 @@ class Fleet:
 
     def forget(self) -> None:
         """Production and staging are empty, and the server has nothing left to do."""
-        self.sql(f"TRUNCATE staging_rows, staging_id_resolution, {PRODUCTION}")
+        while True:
+            with contextlib.suppress(psycopg2.errors.DeadlockDetected):  # with a worker that looks around
+                self.sql(f"TRUNCATE staging_rows, staging_id_resolution, {PRODUCTION}")
+                break
         self.settle()
 
     def settle(self) -> None:

@@ -255,16 +255,16 @@ ORDER BY natural_key_hash, row_index;
 
 -- name: settle_rows!
 -- These rows are carried by another row of their key, or say something new of those that they carry, or are
--- invalid after all. They are named twice, so that they alone are read: of a day that has just begun the planner
--- knows nothing, and would take all of the upload's.
+-- invalid after all: {row_index: {into?, said?, errors?}}. Looked up row by row, and not joined: what the planner
+-- thinks of how many rows of the upload there are, in a day that has just begun or is full of others', is wrong.
 UPDATE staging_rows s
-SET merged_into = m.into_row, raw_data = s.raw_data || m.said,
-    validation_status = CASE WHEN m.validation_errors IS NULL THEN s.validation_status ELSE 'invalid' END,
-    validation_errors = m.validation_errors
-FROM unnest(CAST(:row_indexes AS integer[]), CAST(:into_rows AS integer[]), CAST(:said AS jsonb[]),
-            CAST(:validation_errors AS jsonb[])) m (row_index, into_row, said, validation_errors)
+SET merged_into = (settled -> s.row_index::text ->> 'into')::integer,
+    raw_data = s.raw_data || coalesce(settled -> s.row_index::text -> 'said', '{}'),
+    validation_status = CASE WHEN settled -> s.row_index::text ? 'errors' THEN 'invalid' ELSE s.validation_status END,
+    validation_errors = settled -> s.row_index::text -> 'errors'
+FROM (SELECT CAST(:settled AS jsonb) AS settled) given
 WHERE s.staged_on = :staged_on AND s.upload_id = :upload_id AND s.entity_type = 'daily_metric'
-  AND s.row_index = ANY(CAST(:row_indexes AS integer[])) AND s.row_index = m.row_index;
+  AND s.row_index = ANY(CAST(:row_indexes AS integer[]));
 
 -- name: drop_subtotals!
 -- These rows are subtotals of others, and no data.

@@ -269,6 +269,49 @@ def test_a_connection_that_breaks_while_copying_loses_and_doubles_no_row(
         give_up(owner_sql)
 
 
+# -- repeated keys
+
+
+def twice(count: int) -> bytes:
+    """So many keys that stand once, and half as many that stand twice."""
+    rows = [f"2025-05-{1 + n % 28:02},Campaign {n // 28},{100 + n // 28},{n},1,1.50" for n in range(count)]
+    return report(*rows, *rows[: count // 2])
+
+
+def rows_looked_at(node: dict[str, Any]) -> int:
+    """By all steps of a plan that was carried out, also for nothing."""
+    own = sum(
+        node.get(name, 0) for name in ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Join Filter")
+    )
+    return int(own * node["Actual Loops"]) + sum(map(rows_looked_at, node.get("Plans", ())))
+
+
+@pytest.mark.parametrize("planner", ["knows nothing of the day", "knows the day without this upload"])
+def test_only_rows_of_repeated_keys_are_looked_at_to_settle_them(
+    planner: str, uploads: Uploads, owner_sql: OwnerSql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A join of what is settled with what is staged was one of each with each, or read all of the upload's.
+    if planner != "knows nothing of the day":
+        uploads.finished(twice(20_000))
+        owner_sql("ANALYZE staging_rows")
+    looked_at: list[int] = []
+    real = staging_store._sql.settle_rows
+
+    def explained(conn: Any, **given: Any) -> None:
+        with conn.cursor() as cursor:
+            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {real.sql}", given)
+            looked_at.append(rows_looked_at(cursor.fetchone()[0][0]["Plan"]))
+
+    monkeypatch.setattr(staging_store._sql, "settle_rows", explained)
+    upload_id = uploads.finished(twice(8_000))
+    [rows] = owner_sql(f"SELECT total_rows, valid_rows FROM data_uploads WHERE id = '{upload_id}'")
+    assert rows == (12_000, 12_000)
+    assert owner_sql(f"SELECT count(merged_into) FROM staging_rows WHERE upload_id = '{upload_id}'") == [
+        (4_000,)
+    ]
+    assert len(looked_at) == 1 and looked_at[0] < 4 * 8_000
+
+
 # -- the threshold
 
 
