@@ -58,14 +58,15 @@ class Watchdog:
 
     def is_deaf(self) -> bool:
         """Whether messages have waited for too long while this worker took none and did nothing."""
-        now = self._clock.monotonic()
-        if now - self._looked > self._longest_gap:
-            self._quiet_since = (
-                now  # what was meanwhile nobody knows: the database was away, or the machine slept
-            )
+        now, before = self._clock.monotonic(), self._looked
+        if now - before > self._longest_gap:
+            # What was meanwhile nobody knows: the database was away, or the machine slept.
+            self._quiet_since = now
         self._looked = now
-        if now - self._heard < DEAF_SECONDS:
+        if self._heard >= before:
             return False
+        # Asked at each look: while the broker is away nothing waits there, and the worker is to be given
+        # its time to find it again.
         if self._waiting() == 0 or self._holds_an_upload() or self._is_at_a_long_task(now):
             self._quiet_since = now
         return now - self._quiet_since >= DEAF_SECONDS

@@ -76,6 +76,18 @@ def test_the_time_begins_when_messages_begin_to_wait(dog: Watchdog, worker: Work
     assert look_for(dog, worker, 4)
 
 
+@pytest.mark.parametrize("away", range(2, 40, 2))
+def test_a_worker_is_given_its_time_to_find_a_broker_again_that_was_away(
+    away: int, dog: Watchdog, worker: Worker
+) -> None:
+    dog.hear()  # a moment before
+    worker.waiting = 0  # as far as anybody can see
+    assert not look_for(dog, worker, away)
+    worker.waiting = 3
+    assert not look_for(dog, worker, DEAF_SECONDS - 2)
+    assert look_for(dog, worker, 4)
+
+
 def test_a_worker_that_takes_a_message_hears(dog: Watchdog, worker: Worker) -> None:
     for _ in range(20):
         assert not look_for(dog, worker, DEAF_SECONDS - 2)
