@@ -462,23 +462,31 @@ def test_every_kind_of_timeout_of_the_server_is_a_transaction_timeout(
     assert (clock.slept, uploads.show(upload_id).status) == ([1.0], "completed")
 
 
+@pytest.mark.parametrize("size", ["whole", "in parts"], indirect=True)
 def test_a_chunk_that_cannot_be_staged_in_time_is_tried_again(
-    services: Services, owner_sql: OwnerSql, clock: ActingClock, holder: Holder
+    size: Services, owner_sql: OwnerSql, clock: ActingClock, holder: Holder, request: pytest.FixtureRequest
 ) -> None:
-    quick = replace(services, settings=replace(services.settings, lease_seconds=0.5))
+    quick = replace(size, settings=replace(size.settings, lease_seconds=0.5))
     uploads = Uploads(quick)
     uploads.finished()  # the day's partition is there
     clock.act = lambda _: holder.let_go()
+    limits: list[str] = []
 
-    def block(_conn: Any) -> None:
+    def block(conn: Any) -> None:
+        with conn.cursor() as cursor:
+            cursor.execute("SHOW statement_timeout")
+            limits.append(cursor.fetchone()[0])
         ((day,),) = owner_sql("SELECT max(inhrelid::regclass::text) FROM pg_inherits"
                               " WHERE inhparent = 'staging_rows'::regclass")  # fmt: skip
         holder.hold(f"LOCK TABLE {day} IN SHARE MODE")
 
-    unlucky = struck(quick, "parse", block, first=1, times=1)
+    copies = {"whole": 1, "in parts": 2}  # which of parse's transactions is the first to copy: see STEPS
+    first = copies[request.node.callspec.params["size"]]
+    unlucky = struck(quick, "parse", block, first=first, times=1)
     upload_id = Uploads(unlucky).finished(GOOD.replace(b"2025", b"2024"))
     assert (clock.slept, uploads.show(upload_id).status) == ([1.0], "completed")
     assert owner_sql("SELECT count(*) FROM daily_metrics") == [(6,)]
+    assert limits == ["1s"]  # twice the lease: whoever takes longer has lost it
 
 
 # -- §6.2 deadlock: after 0.1, 0.2 and 0.4 s
